@@ -125,16 +125,22 @@ class ExponentHistogram:
 
         ``scale`` is a power of two: there the count is exact. Raises LessonError for other scales.
         """
+        return {fate: int(self.counts[start:stop].sum()) for fate, (start, stop) in _fate_keys(scale).items()}
+
+    def fp16_binades(self, scale: float = 1.0) -> dict[str, dict[int, int]]:
+        """``fp16_counts`` split by the exponent of the scaled value: fate -> exponent -> count, empty binades left out.
+
+        Zeros and non-finite values have no exponent and are not here.
+        """
         k = _power(scale)
-        flushed, normal, overflow = (
-            min(max(key, 1), _INFINITY_KEY)
-            for key in (_key_of_power(-25 - k) + 1, _key_of_power(-14 - k), _key_of_power(15 - k) + 2)
-        )
-        edges = (0, 1, flushed, max(flushed, normal), max(flushed, overflow), _INFINITY_KEY, KEYS)
-        return {
-            name: int(self.counts[start:stop].sum())
-            for name, start, stop in zip(Shares.__dataclass_fields__, edges, edges[1:])
-        }
+        split: dict[str, dict[int, int]] = {}
+        for fate, (start, stop) in _fate_keys(scale).items():
+            if fate not in ("zero", "nonfinite"):
+                split[fate] = per_exponent = {}
+                for key in (self.counts[start:stop].nonzero().flatten() + start).tolist():
+                    exponent = key // 3 - _BIAS + k
+                    per_exponent[exponent] = per_exponent.get(exponent, 0) + int(self.counts[key])
+        return split
 
     def shares(self, scale: float = 1.0) -> Shares:
         """``fp16_counts`` as shares of all values; all 0 for an empty histogram."""
@@ -191,6 +197,15 @@ def count_into(table: Tensor, values: Tensor) -> None:
     key += ((bits + 0x7FFFFF) >> 23) & 0x1FF
     key += ((bits + 0x1000) >> 23) & 0x1FF
     table.index_add_(0, key, torch.ones(1, dtype=torch.int64, device=table.device).expand(len(key)))
+
+
+def _fate_keys(scale: float) -> dict[str, tuple[int, int]]:
+    """Ranges of keys by fate in fp16 at a power-of-two scale."""
+    k = _power(scale)
+    borders = (_key_of_power(-25 - k) + 1, _key_of_power(-14 - k), _key_of_power(15 - k) + 2)
+    flushed, subnormal, normal = (min(max(key, 1), _INFINITY_KEY) for key in borders)
+    edges = (0, 1, flushed, subnormal, normal, _INFINITY_KEY, KEYS)
+    return dict(zip(Shares.__dataclass_fields__, zip(edges, edges[1:])))
 
 
 def _power(scale: float) -> int:

@@ -89,7 +89,7 @@ class TrainingRun:
 
     def __next__(self) -> StepRecord:
         history = self.history
-        if history.stopped or len(history.records) >= self.steps:
+        if self.over:
             self._recorder.close()
             raise StopIteration
         try:
@@ -106,6 +106,11 @@ class TrainingRun:
         history.records.append(record)
         history.stopped = self._reason_to_stop(record)
         return record
+
+    @property
+    def over(self) -> bool:
+        """Whether no step is left: all are done, or the run stopped early."""
+        return self.history.stopped is not None or len(self.history.records) >= self.steps
 
     def finish(self) -> TrainingHistory:
         """Run to the end and give the history; an interrupted kernel ends the run and keeps what there is."""

@@ -1,0 +1,1 @@
+"""Figures: matplotlib drawings of results computed elsewhere, each with a text twin."""

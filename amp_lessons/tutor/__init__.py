@@ -1,0 +1,1 @@
+"""The tutor: questions and exercises that answer back."""

@@ -1,0 +1,114 @@
+"""The base of every widget that trains while one watches: Run, Stop and Reset around real training runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import ipywidgets
+
+from amp_lessons.figures.picture import Picture
+from amp_lessons.training import TrainingRun
+from amp_lessons.widgets.controls import button, row
+from amp_lessons.widgets.explorer import Explorer, inputs_of
+
+REDRAW_EVERY = 0.12  # seconds: about eight pictures a second leave nearly all of the time to training
+
+
+class LiveTrainer(Explorer):
+    """An explorer whose picture shows training runs as they go, all of them one step at a time.
+
+    A subclass says in ``new_runs`` which runs the controls ask for, and in ``redraw`` how ``self.runs`` look. Training is
+    an asyncio task on the kernel's own loop that gives way after each step, so the controls answer while it works.
+    Run starts anew when a control was changed since the last Run. While another cell runs, training waits.
+    """
+
+    def __init__(self, controls: Sequence[ipywidgets.Widget], picture: Picture) -> None:
+        self.runs: list[TrainingRun] = []
+        self._task: asyncio.Task | None = None
+        self._sources = [source for control in controls for source in inputs_of(control)]
+        self._used: list | None = None  # the controls' values that the runs were made with
+        self.run_button = button("Run", "Train from where it stopped, or from the start")
+        self.stop_button = button("Stop", "Pause the training")
+        self.reset_button = button("Reset", "Forget the runs and use the controls' values")
+        self.progress = ipywidgets.IntProgress(
+            value=0, max=1, description="step 0", style={"description_width": "initial"}, layout={"width": "20em"}
+        )
+        self.run_button.on_click(lambda _: self.run())
+        self.stop_button.on_click(lambda _: self.stop())
+        self.reset_button.on_click(lambda _: self.reset())
+        buttons = row(self.run_button, self.stop_button, self.reset_button, self.progress)
+        super().__init__([*controls, buttons], picture)
+        self._show_state()
+
+    def new_runs(self) -> list[TrainingRun]:
+        """Fresh runs for the controls' values."""
+        raise NotImplementedError
+
+    @property
+    def training(self) -> bool:
+        """Whether a training task is at work."""
+        return self._task is not None and not self._task.done()
+
+    def run(self) -> None:
+        """Start training in the background, or go on with runs that were stopped."""
+        if self.training:
+            return
+        try:
+            if not self.runs or all(run.over for run in self.runs) or self._values() != self._used:
+                self.runs, self._used = self.new_runs(), self._values()
+            self._task = asyncio.get_running_loop().create_task(self._train())
+        except RuntimeError:
+            self._say("Live training needs a notebook; in a script, call train(...).finish().", alert=True)
+        except Exception as error:  # noqa: BLE001 - shown in the widget, where the learner looks
+            self._say(f"{type(error).__name__}: {error}", alert=True)
+        self._show_state()
+
+    def stop(self) -> None:
+        """Pause training after the step it is in; Run goes on from there."""
+        if self.training:
+            self._task.cancel()
+
+    def reset(self) -> None:
+        """Forget the runs; the picture goes back to its beginning."""
+        self.stop()
+        self.runs = []
+        self.refresh()
+        self._show_state()
+
+    def _values(self) -> list:
+        return [source.value for source in self._sources]
+
+    async def _train(self) -> None:
+        drawn = time.perf_counter()
+        runs = self.runs
+        try:
+            while not all(run.over for run in runs):
+                for run in runs:
+                    next(run, None)
+                    await asyncio.sleep(0)  # lets a click on Stop through between two steps
+                if time.perf_counter() - drawn > REDRAW_EVERY:
+                    self.refresh()
+                    self._show_state()
+                    drawn = time.perf_counter()
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            pass  # stopped: what was trained stays, Run goes on
+        except Exception as error:  # noqa: BLE001 - a task's exception would be lost otherwise
+            self._task = None
+            self._say(f"{type(error).__name__}: {error}", alert=True)
+            self._show_state()
+            return
+        self._task = None
+        if runs is self.runs:
+            self.refresh()
+        self._show_state()
+
+    def _show_state(self) -> None:
+        done = max((len(run.history.records) for run in self.runs), default=0)
+        total = max((run.steps for run in self.runs), default=1)
+        self.progress.max, self.progress.value = total, done
+        state = "training" if self.training else "stopped" if done else "ready"
+        self.progress.description = f"{state}, step {done}"
+        self.run_button.disabled = self.training
+        self.stop_button.disabled = not self.training
