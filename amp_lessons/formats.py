@@ -130,7 +130,8 @@ class FloatFormat:
         # frexp gives a mantissa in [0.5, 1), so its exponent is one above the binade's.
         exponent = torch.frexp(values).exponent - 1
         exponent = exponent.clamp(min=self.smallest_exponent)
-        quantum = torch.ldexp(torch.ones_like(values), exponent - self.mantissa_bits)
+        # 2^n from its float64 bits: a power function need not be exact on every device.
+        quantum = (exponent.clamp(max=127).long() - self.mantissa_bits + 1023 << 52).view(torch.float64)
         rounded = torch.where(values.isfinite(), (values / quantum).round() * quantum, values)
         beyond = rounded.abs() > self.max
         limit = math.inf if self.infinities else self.max
@@ -144,7 +145,7 @@ class FloatFormat:
         ones = 2**self.exponent_bits - 1
         if math.isnan(value):
             exponent, mantissa = ones, 2**self.mantissa_bits - 1
-            if self.infinities:
+            if self.bits > 8:  # PyTorch fills an FP8 NaN with ones
                 mantissa = 2 ** (self.mantissa_bits - 1)  # a quiet NaN
         elif math.isinf(value):
             exponent, mantissa = ones, 0
@@ -198,7 +199,7 @@ class FloatFormat:
 
 
 def _as_float32(x: float | torch.Tensor) -> torch.Tensor:
-    return torch.as_tensor(x).detach().to(torch.float32)
+    return torch.as_tensor(x, dtype=torch.float32).detach()
 
 
 FP32 = FloatFormat("FP32", torch.float32, exponent_bits=8, mantissa_bits=23)

@@ -66,10 +66,13 @@ def lost_share(reference: Iterable[Tensor], measured: Iterable[Tensor]) -> float
     """Share of the reference's non-zero values that are zero in the paired measurement: underflow, not dead ReLUs.
 
     Both are the gradients of the same parameters for the same weights and batch, the reference from a float32 run. This is
-    the truth that a histogram alone can only forecast.
+    the truth that a histogram alone can only forecast. Raises LessonError when the two do not pair up.
     """
     lost = alive = 0
-    for expected, found in zip(reference, measured, strict=True):
+    reference, measured = list(reference), list(measured)
+    if len(reference) != len(measured):
+        raise LessonError(f"Paired gradients must be as many on both sides, not {len(reference)} and {len(measured)}.")
+    for expected, found in zip(reference, measured):
         if expected.shape != found.shape:
             raise LessonError(f"Paired gradients need equal shapes, not {tuple(expected.shape)} and {tuple(found.shape)}.")
         nonzero = expected != 0

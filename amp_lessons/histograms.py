@@ -123,7 +123,8 @@ class ExponentHistogram:
     def fp16_counts(self, scale: float = 1.0) -> dict[str, int]:
         """How many values have each fate when multiplied by ``scale`` and stored in fp16; keys as in ``Shares``.
 
-        ``scale`` is a power of two: there the count is exact. Raises LessonError for other scales.
+        ``scale`` is a power of two: there the count is exact. Raises LessonError for other scales. Only float32's own
+        subnormals, under 2^-126, share one key: they are exact up to a scale of 2^101.
         """
         return {fate: int(self.counts[start:stop].sum()) for fate, (start, stop) in _fate_keys(scale).items()}
 
@@ -159,10 +160,13 @@ class ExponentHistogram:
         """The loss scales that flush at most ``allowed`` of the non-zero values and overflow none.
 
         A forecast for these very values: activation gradients can be smaller or larger than the parameter gradients.
+        Raises LessonError when ``allowed`` is not a share from 0 to 1.
         """
+        if not 0 <= allowed <= 1:
+            raise LessonError(f"allowed is {allowed}; give the share that may be flushed, from 0 to 1.")
         if not self.nonzero_finite:
             return LossScaleWindow(None, None)
-        exponents = range(-150, 151)
+        exponents = range(-152, 151)
         low = next(k for k in exponents if self.flushed_share(2.0**k) <= allowed)
         high = next(k for k in reversed(exponents) if self.overflowed_share(2.0**k) == 0)
         return LossScaleWindow(low, high)

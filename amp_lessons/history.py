@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,14 +77,15 @@ class TrainingHistory:
         """Write the history as JSON; an existing file is replaced only once the new one is complete."""
         data = {"format": _FORMAT, **vars(self), "records": [_record_to_json(record) for record in self.records]}
         path = Path(path)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished = path.parent / f".{path.name}.{os.getpid()}"
         try:
             unfinished.write_text(json.dumps(data, allow_nan=False) + "\n", encoding="utf-8")
             os.replace(unfinished, path)
         except OSError as error:
             raise LessonError(f"The history could not be written to {path}: {error.strerror}.") from None
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder itself may be what is wrong
+                unfinished.unlink(missing_ok=True)
         return path
 
     @classmethod
@@ -100,7 +102,7 @@ class TrainingHistory:
         try:
             records = [_record_from_json(record) for record in data.pop("records")]
             return cls(records=records, **data)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
             raise LessonError(f"The history {path} is damaged ({error}). Save it again.") from None
 
     def __str__(self) -> str:

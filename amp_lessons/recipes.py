@@ -51,21 +51,25 @@ class ScalerOptions:
     growth_interval: int = 2000
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.init_scale) and self.init_scale >= 1):
+        if not 1 <= self.init_scale <= torch.finfo(torch.float32).max:
             raise LessonError(
-                f"init_scale is {self.init_scale}; start at 1 or more (PyTorch starts at 65536), since scales under 1 "
-                "make small gradients smaller and a scale of 0 writes NaN into the weights."
+                f"init_scale is {self.init_scale}; start at 1 or more and stay within float32 (PyTorch starts at 65536), since "
+                "scales under 1 make small gradients smaller and a scale of 0 writes NaN into the weights."
             )
         if not (math.isfinite(self.growth_factor) and self.growth_factor > 1):
             raise LessonError(f"growth_factor is {self.growth_factor}; it must be above 1, and is usually 2.")
         if not 0 < self.backoff_factor < 1:
             raise LessonError(f"backoff_factor is {self.backoff_factor}; it must lie between 0 and 1, and is usually 0.5.")
-        if self.growth_interval != int(self.growth_interval) or self.growth_interval < 1:
+        if not (math.isfinite(self.growth_interval) and self.growth_interval >= 1 and self.growth_interval % 1 == 0):
             raise LessonError(f"growth_interval is {self.growth_interval}; it counts steps, so give a whole number from 1 up.")
 
     def make(self, device: torch.device, enabled: bool) -> torch.amp.GradScaler:
         """A GradScaler with these numbers for the device."""
-        return torch.amp.GradScaler(device.type, enabled=enabled, **asdict(self))
+        options = asdict(self)
+        # The scaler computes in float32 but says its first scale as given; rounded now, it does not seem to move by itself.
+        options["init_scale"] = torch.tensor(self.init_scale, dtype=torch.float32).item()
+        options["growth_interval"] = int(self.growth_interval)
+        return torch.amp.GradScaler(device.type, enabled=enabled, **options)
 
 
 def training_step(

@@ -42,11 +42,11 @@ def train(
     """
     if steps < 1:
         raise LessonError(f"steps is {steps}; a run needs at least one step.")
+    for name, value in {"loss_weight": loss_weight, "learning_rate": learning_rate, "max_norm": max_norm}.items():
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise LessonError(f"{name} is {value}; give a number above 0.")
     changes = {"loss_weight": loss_weight, "learning_rate": learning_rate}
     changes = {name: value for name, value in changes.items() if value is not None}
-    for name, value in changes.items():
-        if not (math.isfinite(value) and value > 0):
-            raise LessonError(f"{name} is {value}; give a number above 0.")
     return TrainingRun(
         replace(problem, **changes), recipe, steps, seed, devices.pick(device), max_norm, scaler, histograms, activations
     )
@@ -67,16 +67,22 @@ class TrainingRun:
         histograms: bool,
         activations: bool,
     ) -> None:
-        self.problem = problem.to(device)
         self.recipe = recipe
         self.steps = steps
         self.device = device
         self.max_norm = max_norm
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
             self.model = problem.make_model()
-        self.model.to(device)
+        try:
+            self.problem = problem.to(device)
+            self.model.to(device)
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            raise LessonError(f"There is no memory left for the run on {device}; {_FREE_MEMORY}") from None
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=problem.learning_rate)
+        self._scaler_options = scaler
         self.scaler = scaler.make(device, enabled=recipe.uses_scaler)
         self.history = TrainingHistory(problem.name, recipe.name, seed, devices.describe(device))
         self._batches = torch.Generator().manual_seed(seed)
@@ -90,21 +96,20 @@ class TrainingRun:
     def __next__(self) -> StepRecord:
         history = self.history
         if self.over:
-            self._recorder.close()
             raise StopIteration
         try:
             with devices.one_thread(self.device):
                 record = self._step()
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+        except KeyboardInterrupt:
+            self._forget_unfinished_step()
+            raise
+        except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
-            history.stopped = (
-                f"Memory ran out in step {len(history.records)}; use a smaller batch or picture, or close other programs "
-                "that hold memory on this device."
-            )
-            return self.__next__()
+            self._stop(f"Memory ran out in step {len(history.records)}; {_FREE_MEMORY}")
+            raise StopIteration from None
         history.records.append(record)
-        history.stopped = self._reason_to_stop(record)
+        self._stop(self._reason_to_stop(record))
         return record
 
     @property
@@ -118,8 +123,22 @@ class TrainingRun:
             for _ in self:
                 pass
         except KeyboardInterrupt:
-            self.history.stopped = f"Interrupted after {len(self.history.records)} steps."
+            self._stop(f"Interrupted after {len(self.history.records)} steps.")
         return self.history
+
+    def _stop(self, reason: str | None) -> None:
+        self.history.stopped = reason
+        if self.over:
+            self._recorder.close()
+
+    def _forget_unfinished_step(self) -> None:
+        """Drop what an interrupted step left behind, so that the run can go on."""
+        self.optimizer.zero_grad()
+        self._recorder.take_activations()
+        # A scaler that was stopped between unscale_ and update refuses the next unscale_; only a new one starts clean.
+        state = self.scaler.state_dict()
+        self.scaler = self._scaler_options.make(self.device, enabled=self.recipe.uses_scaler)
+        self.scaler.load_state_dict(state)
 
     def _step(self) -> StepRecord:
         seen: dict[str, object] = {}
@@ -158,8 +177,9 @@ class TrainingRun:
         if self.recipe.uses_scaler:
             if record.next_scale >= 1:
                 return None
-            cause = f"the loss itself was already {self.history.records[bad[0]].loss} in step {bad[0]}" if bad else None
-            cause = cause or "the loss was finite, so the gradients overflow at every scale"
+            cause = "the loss was finite, so the gradients overflow at every scale"
+            if not math.isfinite(record.loss):
+                cause = f"the loss itself was already {self.history.records[bad[0]].loss} in step {bad[0]}"
             return (
                 f"The loss scale fell under 1 in step {record.step}: {cause}. No scale mends that; look for the first "
                 "non-finite value in the data or the forward pass."
@@ -172,6 +192,10 @@ class TrainingRun:
         )
 
 
+_FREE_MEMORY = "use a smaller batch or picture, or close other programs that hold memory on this device."
+
+
 def _is_out_of_memory(error: Exception) -> bool:
-    # The CPU allocator raises a plain RuntimeError: only its text tells.
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error) or "allocate memory" in str(error)
+    # The CPU allocator, CUDA at start-up and cuBLAS raise a plain RuntimeError: only its text tells.
+    texts = ("not enough memory", "allocate memory", "out of memory", "ALLOC_FAILED")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in texts)
