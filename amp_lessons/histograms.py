@@ -11,6 +11,7 @@ their own. No value is read on the host while counting.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import torch
@@ -167,8 +168,9 @@ class ExponentHistogram:
         if not self.nonzero_finite:
             return LossScaleWindow(None, None)
         exponents = range(-152, 151)
-        low = next(k for k in exponents if self.flushed_share(2.0**k) <= allowed)
-        high = next(k for k in reversed(exponents) if self.overflowed_share(2.0**k) == 0)
+        # With a larger scale less is flushed and more overflows, so bisection finds both ends.
+        low = exponents[bisect_left(exponents, True, key=lambda k: self.flushed_share(2.0**k) <= allowed)]
+        high = exponents[bisect_left(exponents, True, key=lambda k: self.overflowed_share(2.0**k) > 0) - 1]
         return LossScaleWindow(low, high)
 
     def to_json(self) -> dict[str, int]:
