@@ -40,7 +40,7 @@ def stand_ins(
             came_from[id(fake)] = fake, tensor
             return fake
 
-        def back(tensor: torch.Tensor) -> torch.Tensor:  # an op in place gives back the tensor it was given
+        def back(tensor: torch.Tensor) -> torch.Tensor:  # a cast that does nothing gives back the tensor it was given
             return came_from[id(tensor)][1] if id(tensor) in came_from else like(tensor, "cpu")
 
         if told and device_type == "cuda":

@@ -14,6 +14,7 @@ from torch import nn
 
 from amp_lessons.autocast_ops import differences, is_registered, measure, op_dtype, op_table, registered_ops, trace
 from amp_lessons.autocast_ops.catalogue import EXAMPLES, FAMILIES
+from amp_lessons.autocast_ops.dispatch import _left_alone
 from amp_lessons.errors import LessonError
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -185,6 +186,12 @@ def test_a_missing_kernel_of_an_op_that_autocast_would_change_is_not_guessed():
     gates = tensor(F32, 12, 4)
     answer = op_dtype(torch.gru_cell, tensor(F32, 2, 4), tensor(F32, 2, 4), gates, gates)
     assert is_registered("gru_cell") and "needs CUDA itself" in answer.reason
+
+
+def test_only_ops_that_autocast_leaves_alone_are_asked_without_cuda():
+    assert _left_alone("aten::index.Tensor", "cuda") and _left_alone("aten::batch_norm", "cuda")
+    assert not _left_alone("aten::mm", "cuda")  # has a rule
+    assert not _left_alone("aten::lstm.input", "cuda")  # is made of ops that have one
 
 
 def test_registered_ops():
@@ -419,6 +426,38 @@ def test_a_region_with_autocast_off_inside_the_model():
     assert dtypes == [F16, F32, F16]
 
 
+def test_a_region_with_another_dtype_inside_the_model():
+    class Brain(nn.Module):
+        def forward(self, x):
+            y = x @ x
+            with torch.autocast(x.device.type, dtype=BF16):
+                z = x @ x
+            with torch.autocast(x.device.type):  # no dtype: the one of the region around it
+                return y @ y, z @ z
+
+    for device_type in ("cuda", "cpu"):
+        traced = trace(Brain(), torch.rand(4, 4), device_type=device_type)
+        assert [step.dtype for step in traced.of("matmul")] == [F16, BF16, F16, F16]
+    assert differences(traced, measure(Brain(), torch.rand(4, 4))) == []
+
+
+def test_ops_that_give_back_their_own_tensor_do_so_in_a_trace():
+    class Same(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            return y if y.relu_() is y and x.float() is x else y.double()
+
+    assert [step.op for step in trace(Same(4, 4), torch.rand(2, 4)).steps] == ["linear", "relu_", "to"]
+
+
+def test_modules_with_a_fast_path_are_asked_as_in_training():
+    model, inputs = encoder_eval()
+    with torch.no_grad():
+        ops = [step.op for step in measure(model, *inputs).steps]
+        assert "_transformer_encoder_layer_fwd" not in ops and "scaled_dot_product_attention" in ops
+        assert differences(trace(model, *inputs, device_type="cpu"), measure(model, *inputs)) == []
+
+
 def test_no_op_casts_do_not_change_the_tensor_they_were_made_from():
     class Casts(nn.Module):
         def forward(self, x):
@@ -498,6 +537,9 @@ def test_everything_is_left_as_found(make):
         op_dtype(F.dropout, inputs[0], device_type="cpu")
         op_dtype(F.dropout, inputs[0], device_type="cuda", autocast_dtype=BF16)
         op_dtype(F.binary_cross_entropy, inputs[0], inputs[0])
+        for dtype in (F16, BF16):  # each device's default is one of the two; the last question must not stay
+            trace(model, *inputs, autocast_dtype=dtype), trace(model, *inputs, device_type="cpu", autocast_dtype=dtype)
+            assert state(model) == before
         for fails in (trace, measure):
             with pytest.raises(LessonError):
                 fails(model, *inputs, None, None)
@@ -555,6 +597,7 @@ for op in (enable, parameter, setter, lambda x: torch.autograd.functional.jacobi
     else:
         raise SystemExit("gradients were not refused")
     assert torch.is_grad_enabled()
+assert ops.op_dtype(torch.linalg.inv, torch.ones(2, 2).half()).error
 weight = torch.nn.Parameter(torch.ones(4))
 assert ops.op_dtype(torch.mul, weight, weight).dtype is torch.float32
 print("alive")
