@@ -28,7 +28,7 @@ class ScaleHistory(Picture):
     """Loss scale by step on a log2 axis: triangles where it grew, crosses where a gradient overflowed and the step was skipped.
 
     ``steps`` is the length of the axis, ``low`` and ``high`` are the exponents at its ends. ``ceilings`` holds for each step
-    the exponent of the largest scale that its gradients fit, None for a gap; it is drawn as a fixed line. ``show`` moves the rest.
+    the exponent of the largest scale that its gradients fit, None for a gap; that line stays. ``show`` moves the rest.
     """
 
     def __init__(
@@ -70,9 +70,7 @@ class ScaleHistory(Picture):
 
 def growth_mark(towards: str) -> Line2D:
     """Triangles for the steps after which the scale grew; ``towards`` is the matplotlib marker of their direction."""
-    return Line2D(
-        [], [], color=GROWTH, linestyle="", marker=towards, markersize=7, markeredgecolor=INK, markeredgewidth=0.5
-    )
+    return Line2D([], [], color=GROWTH, linestyle="", marker=towards, markersize=7, markeredgecolor=INK, markeredgewidth=0.5)
 
 
 def skip_mark() -> Line2D:

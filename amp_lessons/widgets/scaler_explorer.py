@@ -69,9 +69,9 @@ class WindowExplorer(Explorer):
         self.init_scale = Stepper("init scale 2^k, k =", 0, 40, value=40)
         self.growth_interval = Stepper("growth interval", 1, 200, value=20, unit="steps")
         caption = (
-            "Above: for every loss scale, the shares of one step's parameter gradients that fp16 would flush to zero, keep with "
-            "fewer bits, or turn into inf, with the safe window shaded. Below: the window of every step and the scaler's walk "
-            "into it."
+            "Above: for every loss scale, the shares of one step's parameter gradients that fp16 would flush to zero, keep "
+            "with fewer bits, or turn into inf, with the safe window shaded. Below: the window of every step and the scaler's "
+            "walk into it."
         )
         picture = WindowWalk(len(self.peaks), self.windows, caption=caption)
         super().__init__([self.step, self.init_scale, self.growth_interval], picture)
@@ -85,16 +85,17 @@ class WindowExplorer(Explorer):
         histogram, window = self.histograms[now.step], self.windows[now.step]
         self.picture.show(histogram, window, steps)
         place = "inside" if now.scale in window else "outside"
+        flushed, subnormal, overflow = _shares_of_nonzero(histogram, now.scale)
         return (
             f"Step {now.step} is {'skipped' if now.skipped else 'taken'}. Its loss scale is {as_power(now.scale)}, {place} the "
-            f"window of the parameter gradients: {window}. Of those that are not zero, fp16 would flush "
-            f"{percent(histogram.flushed_share(now.scale))}, keep {percent(_subnormal_share(histogram, now.scale))} with fewer bits "
-            f"and turn {percent(histogram.overflowed_share(now.scale))} into inf.{_end_of(now)}"
+            f"window of the parameter gradients: {window}. Of those that are not zero, fp16 would flush {flushed}, keep "
+            f"{subnormal} with fewer bits and turn {overflow} into inf.{_end_of(now)}"
         )
 
 
-def _subnormal_share(histogram: ExponentHistogram, scale: float) -> float:
-    return histogram.fp16_counts(scale)["subnormal"] / max(histogram.nonzero_finite, 1)
+def _shares_of_nonzero(histogram: ExponentHistogram, scale: float) -> list[str]:
+    counts = histogram.fp16_counts(scale)
+    return [percent(counts[fate] / max(histogram.nonzero_finite, 1)) for fate in ("flushed", "subnormal", "overflow")]
 
 
 def account_of(steps: Sequence[ScalerStep]) -> str:
@@ -106,9 +107,11 @@ def account_of(steps: Sequence[ScalerStep]) -> str:
         which = f", the first {first} at the start"
     elif skipped:
         which = f", first in step {skipped[0]}"
+    grown = _count(sum(step.grew for step in steps), "time")
+    were = "was" if len(skipped) == 1 else "were"
+    end = as_power(steps[-1].next_scale)
     return (
-        f"the scale grew {_count(sum(step.grew for step in steps), 'time')}, {_count(len(skipped), 'step')} "
-        f"{'was' if len(skipped) == 1 else 'were'} skipped{which}; it ends at {as_power(steps[-1].next_scale)}.{_end_of(steps[-1])}"
+        f"the scale grew {grown}, {_count(len(skipped), 'step')} {were} skipped{which}; it ends at {end}.{_end_of(steps[-1])}"
     )
 
 
