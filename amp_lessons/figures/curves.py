@@ -13,15 +13,15 @@ from amp_lessons.history import TrainingHistory
 def loss_curves(histories: Sequence[TrainingHistory], caption: str, smooth: int = 10) -> Picture:
     """Loss by step on a logarithmic axis, one line a run, averaged over ``smooth`` steps to quiet the batches.
 
-    ``caption`` is the text twin. Steps whose loss is not finite are gaps.
+    ``caption`` is the text twin. Steps whose loss is not finite, or 0, are gaps.
     """
     figure, axes = new_figure(7.6, 3.2)
     ends = []
     for history in histories:
-        losses = _running_mean(history.losses, smooth)
+        losses = [loss if 0 < loss < math.inf else math.nan for loss in _running_mean(history.losses, smooth)]
         colour, line = RECIPE_COLOURS[history.recipe], RECIPE_LINES[history.recipe]
         axes.plot(losses, color=colour, linestyle=line, linewidth=1.8)
-        finite = [(step, loss) for step, loss in enumerate(losses) if math.isfinite(loss) and loss > 0]
+        finite = [(step, loss) for step, loss in enumerate(losses) if math.isfinite(loss)]
         if finite:
             ends.append((math.log(finite[-1][1]), finite[-1], history.recipe, colour))
     axes.set(xlabel="step", ylabel="loss", yscale="log")

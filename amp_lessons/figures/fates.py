@@ -9,11 +9,11 @@ from matplotlib.text import Text
 
 from amp_lessons.figures.picture import Picture
 from amp_lessons.figures.style import FAINT, FATE_COLOURS, FATE_HATCHES, INK, new_figure, power_of_two
-from amp_lessons.histograms import ExponentHistogram
+from amp_lessons.histograms import ExponentHistogram, Shares
 
 # Borders of fp16 as exponents of two: flushed up to 2^-25, subnormal up to 2^-14, overflow from just under 2^16.
 ZONES = {"flushed": (None, -25), "subnormal": (-25, -14), "normal": (-14, 16), "overflow": (16, None)}
-_WORDS = {"flushed": "flushed to zero", "subnormal": "kept, less precise", "normal": "kept", "overflow": "becomes inf"}
+_WORDS = {"flushed": "flushed to zero", "subnormal": "kept, fewer bits", "normal": "kept", "overflow": "becomes inf"}
 
 
 class FateHistogram(Picture):
@@ -38,9 +38,11 @@ class FateHistogram(Picture):
                 axes.axvline(start, color=FAINT, linewidth=0.8)
         self._bars = {fate: _bars(fate) for fate in ZONES}
         self._labels = {fate: _label(left_of, top) for fate, left_of in _label_places(low, high).items()}
+        # Zeros have no place on a logarithmic axis; they are told beside its name, where no bar can hide them.
+        self._zeros = axes.text(0, -0.15, "", va="center", fontsize=8.5, transform=axes.transAxes, in_layout=False)
         for artist in (*self._bars.values(), *self._labels.values()):
             axes.add_artist(artist)
-        super().__init__(figure, "", [*self._bars.values(), *self._labels.values()], caption)
+        super().__init__(figure, "", [*self._bars.values(), *self._labels.values(), self._zeros], caption)
 
     def show(self, histogram: ExponentHistogram, scale: float = 1.0) -> None:
         """Draw the histogram's values multiplied by a power-of-two scale, with the share of each fate over its zone."""
@@ -52,16 +54,33 @@ class FateHistogram(Picture):
             for exponent, count in counts.items():
                 base = drawn.get(exponent, 0.0)
                 drawn[exponent] = base + count / total
-                boxes.append(_box(exponent, base, drawn[exponent]))
+                boxes.append(bar_box(exponent, base, drawn[exponent]))
             self._bars[fate].set_verts(boxes)
-            self._labels[fate].set_text(_percent(getattr(shares, fate)))
+            self._labels[fate].set_text(percent(getattr(shares, fate)))
+        self._zeros.set_text(f"no bar: {percent(shares.zero)} are zero already" if shares.zero else "")
+        self.text = describe(shares)
 
 
-def _percent(share: float) -> str:
-    return "0%" if share == 0 else "under 0.1%" if share < 0.001 else f"{share:.1%}"
+def percent(share: float) -> str:
+    """A share as text that is never 0% or 100% by rounding alone."""
+    if 0 < share < 0.001:
+        return "under 0.1%"
+    if 0.999 < share < 1:
+        return "over 99.9%"
+    return f"{share:.0%}" if share in (0, 1) else f"{share:.1%}"
 
 
-def _box(exponent: int, base: float, top: float) -> Sequence[tuple[float, float]]:
+def describe(shares: Shares) -> str:
+    """The shares of each fate in a sentence or two."""
+    words = (
+        f"fp16 flushes {percent(shares.flushed)} of the values to zero, keeps {percent(shares.subnormal)} with fewer bits and "
+        f"{percent(shares.normal)} in full, and turns {percent(shares.overflow)} into inf."
+    )
+    return words + (f" {percent(shares.zero)} were zero before." if shares.zero else "")
+
+
+def bar_box(exponent: int, base: float, top: float) -> Sequence[tuple[float, float]]:
+    """The corners of a binade's bar, with a little air on both sides."""
     return [(exponent + 0.06, base), (exponent + 0.06, top), (exponent + 0.94, top), (exponent + 0.94, base)]
 
 

@@ -1,8 +1,8 @@
-"""Lesson 2's explorer: shrink the loss and watch its gradients sink below fp16's floor."""
+"""Lesson 2's second explorer: shrink the loss and watch its gradients sink below fp16's floor."""
 
 from __future__ import annotations
 
-from amp_lessons.figures.fates import FateHistogram
+from amp_lessons.figures.fates import FateHistogram, describe, percent
 from amp_lessons.histograms import ExponentHistogram
 from amp_lessons.widgets.controls import Stepper
 from amp_lessons.widgets.explorer import Explorer
@@ -21,11 +21,12 @@ class ShrinkExplorer(Explorer):
         super().__init__([self.weight], FateHistogram(caption=caption))
 
     def redraw(self) -> str:
-        k = self.weight.value
-        self.picture.show(self.histogram, 2.0**k)
-        shares = self.histogram.shares(2.0**k)
-        return (
-            f"Loss times 2^{k}: fp16 flushes {shares.flushed:.1%} of the gradients to zero, keeps {shares.subnormal:.1%} with "
-            f"fewer bits and {shares.normal:.1%} in full, and overflows {shares.overflow:.1%}. "
-            f"{shares.zero:.1%} were zero before."
-        )
+        scale = 2.0**self.weight.value
+        self.picture.show(self.histogram, scale)
+        shares = self.histogram.shares(scale)
+        text = f"Loss times 2^{self.weight.value}: {describe(shares)}"
+        if shares.flushed and not shares.subnormal + shares.normal + shares.overflow + shares.nonfinite:
+            text += " Nothing is left to learn from."
+        elif shares.flushed:
+            text += f" Of the gradients that float32 keeps above zero, that loses {percent(self.histogram.flushed_share(scale))}."
+        return text
