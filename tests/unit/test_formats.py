@@ -251,6 +251,7 @@ def test_fate_needs_a_finite_scale(scale):
         (1.0, 2.0**16, Fate.OVERFLOW),
         (1.0, 0.0, Fate.FLUSHED),
         (1e38, 2.0**10, Fate.OVERFLOW),
+        (1.0, 65519.999, Fate.OVERFLOW),  # the product is a float32, 65520, before it is stored
     ],
 )
 def test_fates_in_fp16(x, scale, fate):

@@ -191,6 +191,7 @@ def test_global_state_is_left_alone(tiny, recipe, device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("the GPUs were seeded"))
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
+    torch.default_generator.manual_seed(4321)  # a state that no run leaves behind by chance
     try:
 
         def state():
@@ -215,6 +216,21 @@ def test_global_state_is_left_alone(tiny, recipe, device, monkeypatch):
         assert state() == before  # between two steps, too
         run.finish()
         assert state() == before
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_steps_on_the_cpu_use_one_thread(tiny):
+    threads, seen = torch.get_num_threads(), []
+
+    def look(step, model, loss):
+        seen.append(torch.get_num_threads())
+        return loss
+
+    torch.set_num_threads(3)
+    try:
+        train(altered(tiny, look), FP32, 2, device="cpu").finish()
+        assert seen == [1, 1] and torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)
 
@@ -254,6 +270,17 @@ def test_gradients_that_overflow_at_every_scale_are_told_from_a_bad_loss(tiny, d
     history = train(altered(tiny, root_of_zero), AMP, 100, device=device).finish()
     assert len(history.records) == 17 and all(math.isfinite(loss) for loss in history.losses)
     assert "fell under 1 in step 16: the loss was finite, so the gradients overflow at every scale." in history.stopped
+
+
+def test_a_bad_loss_long_ago_is_not_the_cause(tiny, device):
+    def nan_once_then_root_of_zero(step, model, loss):
+        if step == 1:
+            return loss * math.nan
+        return loss + sum((parameter * 0).sum() for parameter in model.parameters()).abs().sqrt() if step > 3 else loss
+
+    history = train(altered(tiny, nan_once_then_root_of_zero), AMP, 100, device=device).finish()
+    assert history.skipped == [1, *range(4, 20)]
+    assert "fell under 1 in step 19: the loss was finite" in history.stopped
 
 
 def test_one_bad_batch_is_skipped_and_training_goes_on(tiny, device):
