@@ -52,7 +52,7 @@ def recording(
     integers alone are made but not listed. Raises Stop after an answer without a result.
     """
     try:
-        from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher
+        from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher, no_python_dispatcher
         from torch._subclasses.schema_check_mode import SchemaCheckMode
         from torch.utils._python_dispatch import TorchDispatchMode
     except ImportError:
@@ -65,7 +65,8 @@ def recording(
         def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
             kwargs = kwargs or {}
             inputs = dtypes_of((args, kwargs))
-            answer, result = call(func, args, kwargs)
+            with no_python_dispatcher():  # it puts others in place of some ops, an LSTM say, past their autocast rules
+                answer, result = call(func, args, kwargs)
             ends = bool(answer.error or answer.reason)
             if ends or any(dtype.is_floating_point for dtype in inputs + answer.dtypes):
                 op = func.overloadpacket.__name__

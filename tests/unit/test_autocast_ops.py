@@ -387,6 +387,28 @@ def test_the_ops_are_those_that_torch_export_lists(make):
     ]
 
 
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
+def test_a_trace_answers_as_op_dtype_does(device_type):
+    class Calls(nn.Module):
+        def __init__(self, call):
+            super().__init__()
+            self.call = call
+
+        def forward(self, *inputs):
+            return self.call(*inputs)
+
+    for example in EXAMPLES:
+        last = trace(Calls(example.call), *example.tensors(), device_type=device_type).steps[-1]
+        assert last.answer.short == EXPECTED[example.name][device_type == "cuda"], example.name
+
+
+def test_an_lstm_under_autocast():
+    lstm, x = nn.LSTM(4, 4), torch.rand(3, 2, 4)
+    assert trace(lstm, x, device_type="cuda").steps[-1].answer.dtypes == (F16, F16, F16)
+    assert trace(lstm, x, device_type="cpu", autocast_dtype=BF16).steps[-1].dtype == BF16
+    assert measure(lstm, x, autocast_dtype=BF16).steps[-1].dtype == BF16
+
+
 def test_differences_finds_a_trace_that_does_not_fit():
     model, inputs = block()
     found = differences(trace(model, *inputs, device_type="cuda"), measure(model, *inputs, device_type="cpu"))
