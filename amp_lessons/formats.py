@@ -177,6 +177,19 @@ class FloatFormat:
             return sign * mantissa * self.smallest_subnormal
         return sign * (1 + mantissa * self.epsilon) * 2.0 ** (exponent - self.bias)
 
+    def neighbours(self, x: float) -> tuple[float, float]:
+        """The numbers just below and just above the one that stores ``x``.
+
+        Past an end of the format it is inf, or NaN where the next code stands for no number. Raises LessonError for NaN.
+        """
+        if math.isnan(x):
+            raise LessonError("NaN has no neighbours; give a number.")
+        bits = str(self.encode(x)).replace(" ", "")
+        # Read as integers, the codes of positive numbers are in the order of the numbers.
+        code = int(bits[1:], 2) * (-1 if bits[0] == "1" else 1)
+        below, above = (f"{int(step < 0)}{abs(step):0{self.bits - 1}b}" for step in (code - 1, code + 1))
+        return self.decode(below), self.decode(above)
+
     def fate(self, x: float, scale: float = 1.0) -> Fate:
         """What becomes of ``x * scale`` when it is stored in this format.
 
