@@ -1,0 +1,118 @@
+"""Runs the lessons and stores their outputs: ``python -m amp_lessons.lessons [notebooks]``, all of them by default.
+
+What is stored is what reads well without a kernel and can be compared: pictures, text and HTML. Live widgets are left out
+(GitHub and PDF show "model not found" for them), and so is everything that differs from run to run.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+import numpy
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, DeadKernelError
+from PIL import Image
+
+from amp_lessons.errors import LessonError
+from amp_lessons.lab import NOTEBOOKS
+
+KEPT = ("text/plain", "text/html", "text/markdown", "image/png")
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+LANGUAGE = {"name": "python", "file_extension": ".py", "mimetype": "text/x-python", "pygments_lexer": "ipython3"}
+SAME_PICTURE = 1.0  # mean difference in grey levels of 255 under which an old picture is kept
+
+
+def store(path: Path, timeout: int = 300) -> None:
+    """Execute a notebook in its own folder and write its outputs into it.
+
+    The file is replaced only once all cells have run. Raises LessonError naming the first cell that fails.
+    """
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except (OSError, ValueError) as error:
+        raise LessonError(f"{path} could not be read as a notebook: {error}") from None
+    before = {cell.id: cell.get("outputs", []) for cell in notebook.cells}
+    client = NotebookClient(
+        notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        number = next(i for i, c in enumerate(notebook.cells) if any(o.output_type == "error" for o in c.get("outputs", [])))
+        raise LessonError(f"{path.name}, cell {number}: {error.ename}: {error.evalue}. Nothing was stored.") from None
+    except (DeadKernelError, TimeoutError) as error:
+        raise LessonError(f"{path.name} could not be run: {type(error).__name__}: {error}. Nothing was stored.") from None
+    clean(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = keep_pictures(before.get(cell.id, []), cell.outputs)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        nbformat.write(notebook, unfinished)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def clean(notebook: nbformat.NotebookNode) -> None:
+    """Number the cells that ran from 1 and drop what differs from run to run or needs a kernel to be seen."""
+    notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": LANGUAGE})
+    count = 0
+    for cell in notebook.cells:
+        cell.metadata = {name: value for name, value in cell.metadata.items() if name in ("tags", "reason")}
+        if cell.cell_type != "code":
+            continue
+        ran = bool(cell.source.strip())
+        count += ran
+        cell.execution_count = count if ran else None
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = cell.execution_count
+            if "data" in output:
+                output.data = {kind: value for kind, value in output.data.items() if kind in KEPT}
+
+
+def keep_pictures(old: Sequence[nbformat.NotebookNode], new: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The new outputs, with the old picture (and its alternative text) where the two look the same.
+
+    Encoders differ in bytes, and trained curves in the last digit: neither is a change worth a diff.
+    """
+    if len(old) != len(new):
+        return new
+    for was, now in zip(old, new):
+        pictures = [output.get("data", {}).get("image/png") for output in (was, now)]
+        if all(pictures) and look_the_same(*pictures):
+            now.data["image/png"] = was.data["image/png"]
+            now.metadata = was.metadata
+    return new
+
+
+def look_the_same(first: str, second: str) -> bool:
+    """Whether two base64 PNGs have the same size and hardly differ in any pixel."""
+    if first == second:
+        return True
+    one, two = (numpy.asarray(Image.open(io.BytesIO(base64.b64decode(p))).convert("RGB"), dtype=float) for p in (first, second))
+    return one.shape == two.shape and float(abs(one - two).mean()) < SAME_PICTURE
+
+
+def main(paths: Sequence[str]) -> int:
+    """Store the notebooks named, or all lessons; gives 1 if one of them fails, after trying the others."""
+    failed = 0
+    for path in map(Path, paths or sorted(map(str, NOTEBOOKS.glob("[0-9]*.ipynb")))):
+        try:
+            store(path)
+            print(f"{path.name}: stored")
+        except LessonError as error:
+            print(error, file=sys.stderr)
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
