@@ -114,15 +114,17 @@ class OpTable:
         return self.html()
 
 
-def op_table(autocast_dtype: torch.dtype = torch.float16) -> OpTable:
+def op_table(autocast_dtype: torch.dtype = torch.float16, inputs: torch.dtype | None = None) -> OpTable:
     """Ask for every op of the catalogue: the CPU by really running it, CUDA through its dispatcher, with no GPU.
 
-    Where a lower-precision input is meant it has ``autocast_dtype``. The rows are the same on every machine, one with a
-    GPU included, because the CUDA answers never come from a GPU.
+    Where a lower-precision input is meant it has ``autocast_dtype``; ``inputs`` is a dtype for all float32 and
+    lower-precision inputs instead. The rows are the same on every machine, one with a GPU included, because the CUDA
+    answers never come from a GPU.
     """
+    dtypes = {torch.float16: inputs or autocast_dtype, torch.float32: inputs or torch.float32}
     rows = []
     for example in EXAMPLES:
-        tensors = [t.to(autocast_dtype) if t.dtype == torch.float16 else t for t in example.tensors()]
+        tensors = [t.to(dtypes.get(t.dtype, t.dtype)) for t in example.tensors()]
         cpu, cuda = (
             op_dtype(example.call, *tensors, device_type=device, autocast_dtype=autocast_dtype) for device in ("cpu", "cuda")
         )

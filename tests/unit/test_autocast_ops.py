@@ -74,6 +74,17 @@ def test_bfloat16_follows_the_same_lists(table):
         assert F16 not in brain.inputs
 
 
+def test_inputs_of_one_dtype(table):
+    full, half = op_table(inputs=F32), op_table(inputs=F16)
+    for some, dtype in ((full, F32), (half, F16)):
+        assert {d for row in some for d in row.inputs} == {dtype, torch.int64, F64}
+        assert some["F.relu"].cuda.dtype == some["F.relu"].cpu.dtype == dtype  # takes what comes
+        assert some["a @ b"].cuda.dtype == some["a @ b"].cpu.dtype == F16  # lowers it
+        assert some["torch.softmax"].cuda.dtype == F32  # lifts it
+    assert full["torch.softmax"].cpu.dtype == F32 and half["torch.dot"].cpu.dtype == F16
+    assert full["a @ b in float64"].inputs == (F64, F64)
+
+
 def test_the_table_does_not_depend_on_where_it_is_asked(table):
     with torch.autocast("cpu", dtype=BF16), torch.no_grad():
         torch.set_default_dtype(F64)
