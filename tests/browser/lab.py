@@ -116,8 +116,11 @@ class Lab:
             return path
         size = self.page.viewport_size
         # The notebook scrolls inside the page: a page as tall as the notebook shows all of it.
-        height = self.page.evaluate("document.querySelector('.jp-WindowedPanel-inner, .jp-Notebook').scrollHeight")
+        height = self.page.evaluate(
+            "Math.max(...[...document.querySelectorAll('.jp-NotebookPanel *')].slice(0, 200).map(e => e.scrollHeight))"
+        )
         self.page.set_viewport_size({"width": size["width"], "height": min(int(height) + 200, 16_000)})
+        self.page.evaluate("document.querySelectorAll('.jp-NotebookPanel *').forEach(e => { e.scrollTop = 0 })")
         self.page.wait_for_timeout(500)
         self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").first.screenshot(path=path)
         self.page.set_viewport_size(size)
