@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from amp_lessons import devices
+
 
 class CoordinateNetwork(nn.Module):
     """A network from a position in a picture to what is seen there.
@@ -71,7 +73,9 @@ class Problem:
     @torch.no_grad()
     def predict(self, model: nn.Module) -> Tensor:
         """The model's answer for every item, in float32 on the CPU, shape [items, outputs]."""
-        return model(self.inputs.to(next(model.parameters()).device)).float().cpu()
+        device = next(model.parameters()).device
+        with devices.one_thread(device):
+            return model(self.inputs.to(device)).float().cpu()
 
     def relative_error(self, model: nn.Module) -> float:
         """Mean-squared error over all items, divided by the variance of the targets: 1 is no better than the mean."""
@@ -86,7 +90,11 @@ class Problem:
 
     def psnr(self, model: nn.Module) -> float:
         """Peak signal-to-noise ratio of the model's picture, in dB; more is better, NaN if the model gives NaN."""
-        error = (self.picture(model) - self.picture()).square().mean().item()
+        return self.psnr_of(self.picture(model))
+
+    def psnr_of(self, picture: Tensor) -> float:
+        """Peak signal-to-noise ratio of a picture as ``picture`` gives it."""
+        error = (picture - self.picture()).square().mean().item()
         return -10 * math.log10(error) if error > 0 else (math.inf if error == 0 else math.nan)
 
 

@@ -51,18 +51,28 @@ class LiveTrainer(Explorer):
         """Whether a training task is at work."""
         return self._task is not None and not self._task.done()
 
+    def show_finished(self, runs: Sequence[TrainingRun]) -> None:
+        """Show runs that were made elsewhere with the controls' present values."""
+        self.runs, self._used = list(runs), self._values()
+        self.refresh()
+        self._show_state()
+
     def run(self) -> None:
         """Start training in the background, or go on with runs that were stopped."""
         if self.training:
             return
         try:
-            if not self.runs or all(run.over for run in self.runs) or self._values() != self._used:
-                self.runs, self._used = self.new_runs(), self._values()
-            self._task = asyncio.get_running_loop().create_task(self._train())
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             self._say("Live training needs a notebook; in a script, call train(...).finish().", alert=True)
+            return
+        try:
+            if all(run.over for run in self.runs) or self._values() != self._used:
+                self.runs, self._used = self.new_runs(), self._values()
         except Exception as error:  # noqa: BLE001 - shown in the widget, where the learner looks
             self._say(f"{type(error).__name__}: {error}", alert=True)
+            return
+        self._task = loop.create_task(self._train())
         self._show_state()
 
     def stop(self) -> None:
@@ -81,8 +91,8 @@ class LiveTrainer(Explorer):
         return [source.value for source in self._sources]
 
     async def _train(self) -> None:
-        drawn = time.perf_counter()
-        runs = self.runs
+        runs, drawn = self.runs, time.perf_counter()
+        problem: Exception | None = None
         try:
             while not all(run.over for run in runs):
                 for run in runs:
@@ -95,20 +105,18 @@ class LiveTrainer(Explorer):
         except (asyncio.CancelledError, KeyboardInterrupt):
             pass  # stopped: what was trained stays, Run goes on
         except Exception as error:  # noqa: BLE001 - a task's exception would be lost otherwise
-            self._task = None
-            self._say(f"{type(error).__name__}: {error}", alert=True)
-            self._show_state()
+            problem = error
+        if self._task is not asyncio.current_task():
             return
         self._task = None
-        if runs is self.runs:
-            self.refresh()
+        self.refresh()
+        if problem is not None:
+            self._say(f"{type(problem).__name__}: {problem}", alert=True)
         self._show_state()
 
     def _show_state(self) -> None:
         done = max((len(run.history.records) for run in self.runs), default=0)
         total = max((run.steps for run in self.runs), default=1)
+        state = "training" if self.training else "ready" if not done else "finished" if all(r.over for r in self.runs) else "stopped"
         self.progress.max, self.progress.value = total, done
-        state = "training" if self.training else "stopped" if done else "ready"
         self.progress.description = f"{state}, step {done}"
-        self.run_button.disabled = self.training
-        self.stop_button.disabled = not self.training

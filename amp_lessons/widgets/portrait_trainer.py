@@ -1,0 +1,59 @@
+"""Lesson 5's live experiment: four recipes paint the same portrait at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amp_lessons.figures.portraits import Portraits, scale_text, zero_share
+from amp_lessons.problems import portrait
+from amp_lessons.recipes import RECIPES, ScalerOptions
+from amp_lessons.training import TrainingRun, train
+from amp_lessons.widgets.controls import Stepper, choice, row
+from amp_lessons.widgets.trainer import LiveTrainer
+
+_CAPTION = (
+    "Live experiment: the photograph and what four recipes (FP32, fp16 without a scaler, AMP, BF16) have learned of it, with "
+    "PSNR, loss, share of zero gradients and loss scale under each. Run, Stop and Reset; steppers set the loss weight, the "
+    "learning rate and the scaler's options."
+)
+
+
+class PortraitTrainer(LiveTrainer):
+    """Train the portrait by all four recipes and watch; ``runs`` are finished ones to show at first."""
+
+    def __init__(self, runs: Sequence[TrainingRun] = (), steps: int = 300) -> None:
+        self.steps = steps
+        self.weight = Stepper("loss weight 2^k, k =", -20, 0, value=-10)
+        self.rate = choice("learning rate", [("0.001", 1e-3), ("0.005", 5e-3), ("0.02", 2e-2)], value=5e-3)
+        self.init_scale = Stepper("AMP: init scale 2^k, k =", 0, 40, value=16)
+        self.interval = Stepper("AMP: growth interval", 1, 2000, value=2000, unit="steps")
+        self.backoff = choice("AMP: backoff factor", [("0.25", 0.25), ("0.5", 0.5), ("0.75", 0.75)], value=0.5)
+        self.growth = choice("AMP: growth factor", [("1.5", 1.5), ("2", 2.0), ("4", 4.0)], value=2.0)
+        controls = [
+            row(self.weight, self.rate), row(self.init_scale, self.interval), row(self.growth, self.backoff),
+        ]  # fmt: skip
+        super().__init__(controls, Portraits(portrait().picture().numpy(), caption=_CAPTION))
+        if runs:
+            self.show_finished(runs)
+
+    def new_runs(self) -> list[TrainingRun]:
+        options = ScalerOptions(2.0**self.init_scale.value, self.growth.value, self.backoff.value, self.interval.value)
+        problem = portrait(loss_weight=2.0**self.weight.value)
+        return [train(problem, recipe, self.steps, learning_rate=self.rate.value, scaler=options) for recipe in RECIPES]
+
+    def redraw(self) -> str:
+        self.picture.show(self.runs)
+        if not self.runs:
+            return "Not trained yet: press Run."
+        return "\n".join(_sentence(run, self.picture.psnr[run.recipe.name]) for run in self.runs)
+
+
+def _sentence(run: TrainingRun, psnr: float) -> str:
+    records = run.history.records
+    text = f"{run.recipe.label}: {psnr:.1f} dB"
+    if records:
+        last = records[-1]
+        text += f" after {len(records)} steps, loss {last.loss:.2e}, {zero_share(run):.0%} of the gradients zero"
+        if run.recipe.uses_scaler:
+            text += f", loss scale {scale_text(last.next_scale)}, {len(run.history.skipped)} steps skipped"
+    return f"{text}. {run.history.stopped}" if run.history.stopped else f"{text}."
