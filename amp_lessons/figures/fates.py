@@ -24,7 +24,12 @@ class FateHistogram(Picture):
     """
 
     def __init__(
-        self, low: int = -44, high: int = 24, top: float = 0.2, xlabel: str = "magnitude of the gradient", caption: str | None = None
+        self,
+        low: int = -44,
+        high: int = 24,
+        top: float = 0.2,
+        xlabel: str = "magnitude of the gradient",
+        caption: str | None = None,
     ) -> None:
         figure, axes = new_figure(7.6, 3.2)
         axes.set(xlim=(low, high), ylim=(0, 1.25 * top), xlabel=xlabel, ylabel="share of all values")

@@ -27,14 +27,14 @@ def lost_share_curves(exponents: Sequence[int], forecast: Sequence[float], measu
     # Where the curves are furthest apart there is room for their names.
     widest = max(range(len(exponents)), key=lambda i: abs(measured[i] - forecast[i]))
     for shares, words, colour, offset, side in (
-        (measured, "measured under\nfp16 autocast", FATE_COLOURS["flushed"], (-12, 6), "right"),
+        (measured, "measured under\nfp16 autocast", FATE_COLOURS["flushed"], (-14, -2), "right"),
         (forecast, "forecast from the\nfloat32 histogram", INK, (12, -6), "left"),
     ):
         axes.annotate(
             words, (exponents[widest], shares[widest]), xytext=offset, textcoords="offset points", color=colour, ha=side,
-            va="bottom" if side == "right" else "top", fontweight="bold", fontsize=9,
+            va="center" if side == "right" else "top", fontweight="bold", fontsize=9,
         )  # fmt: skip
-    pairs = "; ".join(f"2^{k}: {f:.0%} and {m:.0%}" for k, f, m in zip(exponents, forecast, measured))
+    pairs = "; ".join(f"2^{k}: {f:.0%} and {m:.0%}" for k, f, m in zip(exponents, forecast, measured, strict=True))
     return Picture(
         figure,
         f"Share of the gradients lost in fp16, forecast and measured, by loss weight. {pairs}.",

@@ -14,7 +14,7 @@ class FloorExplorer(Explorer):
     """A slider over float32 values from 0 to 4 · 2^-24, and the fp16 number that each becomes."""
 
     def __init__(self) -> None:
-        self.gradient = Stepper("gradient in sixteenths of 2^-24", 0, 4 * _SIXTEENTHS, value=20)
+        self.gradient = Stepper("value in 1/16 of 2^-24", 0, 4 * _SIXTEENTHS, value=20)
         super().__init__([self.gradient], FloorLine())
 
     def redraw(self) -> str:

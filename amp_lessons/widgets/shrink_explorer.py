@@ -28,5 +28,6 @@ class ShrinkExplorer(Explorer):
         if shares.flushed and not shares.subnormal + shares.normal + shares.overflow + shares.nonfinite:
             text += " Nothing is left to learn from."
         elif shares.flushed:
-            text += f" Of the gradients that float32 keeps above zero, that loses {percent(self.histogram.flushed_share(scale))}."
+            lost = percent(self.histogram.flushed_share(scale))
+            text += f" Of the gradients that float32 keeps above zero, that loses {lost}."
         return text

@@ -31,4 +31,4 @@ def test_text_has_the_numbers_and_the_caption_has_not():
 @pytest.mark.parametrize("lengths", [(0, 0, 0), (2, 3, 3), (3, 3, 2)])
 def test_series_that_do_not_fit_together_get_a_sentence(lengths):
     with pytest.raises(LessonError, match="for each exponent"):
-        lost_share_curves(*(series[:n] for series, n in zip((EXPONENTS, FORECAST, MEASURED), lengths)))
+        lost_share_curves(EXPONENTS[: lengths[0]], FORECAST[: lengths[1]], MEASURED[: lengths[2]])
