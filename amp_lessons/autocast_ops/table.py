@@ -12,6 +12,7 @@ from amp_lessons.autocast_ops.catalogue import EXAMPLES, FAMILIES
 from amp_lessons.autocast_ops.dispatch import Answer, name_of, op_dtype
 from amp_lessons.errors import LessonError
 
+LEFT = 'style="text-align: left"'  # JupyterLab sets cells to the right, as numbers want it; these are words
 COLUMNS = ("op", "dtypes in", "CPU autocast", "CUDA autocast", "CPU and CUDA")
 
 
@@ -91,16 +92,17 @@ class OpTable:
 
     def html(self) -> str:
         """The table in HTML: a caption, header cells with a scope, one body a family; a difference is said in words."""
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in COLUMNS)
+        head = "".join(f'<th scope="col" {LEFT}>{escape(name)}</th>' for name in COLUMNS)
         bodies, family = [], ""
         for row in self.rows:
             if row.family != family:
                 family = row.family
-                bodies.append(f'<tr><th scope="rowgroup" colspan="{len(COLUMNS)}">{escape(family)}</th></tr>')
+                bodies.append(f'<tr><th scope="rowgroup" colspan="{len(COLUMNS)}" {LEFT}>{escape(family)}</th></tr>')
             op, *cells = map(escape, row.cells())
             if row.differ:
                 cells[-1] = f"<strong>{cells[-1]}</strong>"
-            bodies[-1] += f'<tr><th scope="row"><code>{op}</code></th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            data = "".join(f"<td {LEFT}>{cell}</td>" for cell in cells)
+            bodies[-1] += f'<tr><th scope="row" {LEFT}><code>{op}</code></th>{data}</tr>'
         body = "".join(f"<tbody>{rows}</tbody>" for rows in bodies)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return f"<table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead>{body}</table>{notes}"

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from amp_lessons.autocast_ops.dispatch import check_question, name_of, quiet
 from amp_lessons.autocast_ops.record import Step, Stop, module_paths
 from amp_lessons.autocast_ops.standins import stand_ins
+from amp_lessons.autocast_ops.table import LEFT
 from amp_lessons.errors import LessonError
 
 COLUMNS = ("module", "op", "dtypes in", "dtype out")
@@ -65,9 +66,10 @@ class Trace:
 
     def html(self, moves: bool = False) -> str:
         """The steps as an HTML table with a caption and header cells."""
-        head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+        head = "".join(f'<th scope="col" {LEFT}>{name}</th>' for name in COLUMNS)
         body = "".join(
-            f'<tr><td>{escape(module)}</td><th scope="row">{escape(op)}</th><td>{escape(into)}</td><td>{escape(out)}</td></tr>'
+            f'<tr><td {LEFT}>{escape(module)}</td><th scope="row" {LEFT}>{escape(op)}</th>'
+            f"<td {LEFT}>{escape(into)}</td><td {LEFT}>{escape(out)}</td></tr>"
             for module, op, into, out in self.rows(moves)
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
