@@ -70,13 +70,21 @@ class UpdateRuler(Picture):
         self._verdict.set_text(verdict)
 
 
-def two_runs(
+def weight_walk(half: Sequence[float], full: Sequence[float]) -> Picture:
+    """One weight by step, kept in fp16 and in float32; LessonError when one of them is empty."""
+    words = "A weight by step, once kept in fp16 (dotted) and once in float32 (solid)."
+    return _two_runs(half, full, ("fp16", "float32"), "weight", words)
+
+
+def half_against_autocast(half: Sequence[float], autocast: Sequence[float]) -> Picture:
+    """Loss by step of a model in fp16 throughout and of one under autocast; LessonError when one of them is empty."""
+    words = "Loss by step on a logarithmic axis, for model.half() (dotted) and under autocast with float32 weights (solid)."
+    return _two_runs(half, autocast, ("half()", "autocast"), "loss", words, log=True)
+
+
+def _two_runs(
     half: Sequence[float], full: Sequence[float], names: tuple[str, str], ylabel: str, caption: str, log: bool = False
 ) -> Picture:
-    """Two lines by step, each named at its end: a run with fp16 weights (dotted) and one with float32 weights (solid).
-
-    ``names`` are those of ``half`` and ``full``, ``caption`` is the text twin. Raises LessonError when a run is empty.
-    """
     if not half or not full:
         raise LessonError("Both runs need at least one step to draw.")
     figure, axes = new_figure(7.6, 2.8)
@@ -89,7 +97,8 @@ def two_runs(
     axes.set(xlabel="step", ylabel=ylabel, yscale="log" if log else "linear")
     axes.margins(x=0.02)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    return Picture(figure, caption)
+    ways = "; ".join(f"{name} goes from {run[0]:.2g} to {run[-1]:.2g}" for name, run in zip(names, (half, full)))
+    return Picture(figure, f"{caption} In {max(len(half), len(full)):,} steps {ways}.", caption=caption)
 
 
 def _within(place: float) -> float:

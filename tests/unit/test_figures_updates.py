@@ -1,9 +1,9 @@
-"""The ruler around a weight and the two-run picture draw what they are given."""
+"""The ruler around a weight and the two pictures of runs draw what they are given."""
 
 import pytest
 
 from amp_lessons.errors import LessonError
-from amp_lessons.figures.updates import REACH, UpdateRuler, two_runs
+from amp_lessons.figures.updates import REACH, UpdateRuler, half_against_autocast, weight_walk
 
 NAMES = ("low", "weight", "high")
 
@@ -26,16 +26,25 @@ def test_places_beyond_the_ruler_are_drawn_at_its_ends():
     assert abs(ruler._label.get_position()[0]) < REACH
 
 
-def test_two_runs_hold_both_lines_and_name_them_at_their_ends():
-    picture = two_runs([1.0, 1.0], [1.0, 0.5], ("half", "full"), "weight", "words", log=True)
+def test_both_runs_are_drawn_and_named_at_their_ends():
+    picture = weight_walk([1.0, 1.0], [1.0, 0.5])
     (axes,) = picture.figure.axes
     assert [list(line.get_ydata()) for line in axes.lines] == [[1.0, 1.0], [1.0, 0.5]]
-    assert [(text.get_text(), text.xy) for text in axes.texts] == [("half", (1, 1.0)), ("full", (1, 0.5))]
+    assert [(text.get_text(), text.xy) for text in axes.texts] == [("fp16", (1, 1.0)), ("float32", (1, 0.5))]
     assert len({line.get_linestyle() for line in axes.lines}) == 2  # told apart without colour
-    assert axes.get_yscale() == "log" and picture.text == repr(picture) == "words"
+    assert picture.text.endswith("In 2 steps fp16 goes from 1 to 1; float32 goes from 1 to 0.5.")
+    assert axes.get_yscale() == "linear" and not any(digit in repr(picture) for digit in "05")
 
 
+def test_losses_are_on_a_logarithmic_axis():
+    picture = half_against_autocast([1.0] * 1500, [1.0, 1e-6])
+    (axes,) = picture.figure.axes
+    assert axes.get_yscale() == "log"
+    assert "In 1,500 steps half() goes from 1 to 1; autocast goes from 1 to 1e-06." in picture.text
+
+
+@pytest.mark.parametrize("draw", [weight_walk, half_against_autocast])
 @pytest.mark.parametrize("half, full", [([], [1.0]), ([1.0], [])])
-def test_an_empty_run_gets_a_sentence(half, full):
+def test_an_empty_run_gets_a_sentence(draw, half, full):
     with pytest.raises(LessonError, match="at least one step"):
-        two_runs(half, full, ("a", "b"), "weight", "words")
+        draw(half, full)
