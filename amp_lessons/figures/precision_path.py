@@ -31,7 +31,15 @@ def precision_path(traces: Sequence[Trace]) -> Picture:
     for axes, trace, lane in zip(grid[:, 0], traces, lanes):
         name, colour = _DEVICES[trace.device_type]
         axes.plot(lane, color=colour, linewidth=1.4, marker="o", markersize=6)
-        axes.plot(differ, [lane[i] for i in differ], "o", markersize=15, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.4)
+        axes.plot(
+            differ,
+            [lane[i] for i in differ],
+            "o",
+            markersize=15,
+            markerfacecolor="none",
+            markeredgecolor=INK,
+            markeredgewidth=1.4,
+        )
         axes.set_yticks(list(_LANES.values()), list(_LANES))
         axes.set_ylim(-0.45, 1.45)
         axes.set_title(f"under {name} autocast", fontsize=10, loc="left")

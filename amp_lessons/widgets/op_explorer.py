@@ -30,7 +30,9 @@ class OpExplorer(Explorer):
 
     def redraw(self) -> str:
         rows = list(self.tables[self.inputs.value].family(self.family.value))
-        self.picture.show([(row.op, _inputs(row), row.cpu.short, row.cuda.short, "differ" if row.differ else "") for row in rows])
+        self.picture.show(
+            [(row.op, _inputs(row), row.cpu.short, row.cuda.short, "differ" if row.differ else "") for row in rows]
+        )
         said = [f"{row.op}, {_inputs(row)} in: {_outcome(row)}." for row in rows]
         return "\n".join([f"{self.family.value.capitalize()}, inputs {self.inputs.value}:", *said])
 
