@@ -71,6 +71,7 @@ def clean(notebook: nbformat.NotebookNode) -> None:
         ran = bool(cell.source.strip())
         count += ran
         cell.execution_count = count if ran else None
+        cell.outputs = join_streams(cell.outputs)
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = cell.execution_count
@@ -78,8 +79,19 @@ def clean(notebook: nbformat.NotebookNode) -> None:
                 output.data = {kind: value for kind, value in output.data.items() if kind in KEPT}
 
 
+def join_streams(outputs: Sequence[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The outputs with neighbouring texts of one stream made one; where the kernel cuts a text is a matter of timing."""
+    joined: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
 def keep_pictures(old: Sequence[nbformat.NotebookNode], new: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """The new outputs, with the old picture (and its alternative text) where the two look the same.
+    """The new outputs, with the old picture where the two look the same.
 
     Encoders differ in bytes, and trained curves in the last digit: neither is a change worth a diff.
     """
@@ -89,7 +101,6 @@ def keep_pictures(old: Sequence[nbformat.NotebookNode], new: list[nbformat.Noteb
         pictures = [output.get("data", {}).get("image/png") for output in (was, now)]
         if all(pictures) and look_the_same(*pictures):
             now.data["image/png"] = was.data["image/png"]
-            now.metadata = was.metadata
     return new
 
 

@@ -64,6 +64,7 @@ class Portraits(Picture):
                 self.psnr[name] = run.problem.psnr_of(painted)
                 image.set_data(painted.numpy())
                 self._texts[name].set_text("\n".join(_lines(run, self.psnr[name])))
+        self.text = "\n".join(_sentence(run, self.psnr[run.recipe.name]) for run in runs) or "Nothing is trained yet."
 
 
 def zero_share(run: TrainingRun) -> float | None:
@@ -85,3 +86,13 @@ def _lines(run: TrainingRun, psnr: float) -> list[str]:
         lines += [f"loss {records[-1].loss:.1e}", f"zero grads {zero_share(run):.0%}"]
         lines += [f"scale {scale_text(records[-1].next_scale)}" if run.recipe.uses_scaler else "no loss scale"]
     return lines + [""] * (4 - len(lines))
+
+
+def _sentence(run: TrainingRun, psnr: float) -> str:
+    records = run.history.records
+    text = f"{run.recipe.label}: {psnr:.1f} dB"
+    if records:
+        text += f" after {len(records)} steps, loss {records[-1].loss:.2e}, {zero_share(run):.0%} of the gradients zero"
+        if run.recipe.uses_scaler:
+            text += f", loss scale {scale_text(records[-1].next_scale)}, {len(run.history.skipped)} steps skipped"
+    return f"{text}. {run.history.stopped}" if run.history.stopped else f"{text}."

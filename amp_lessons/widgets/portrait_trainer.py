@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amp_lessons.figures.portraits import Portraits, scale_text, zero_share
+from amp_lessons.figures.portraits import Portraits
 from amp_lessons.problems import portrait
 from amp_lessons.recipes import RECIPES, ScalerOptions
 from amp_lessons.training import TrainingRun, train
@@ -43,17 +43,4 @@ class PortraitTrainer(LiveTrainer):
 
     def redraw(self) -> str:
         self.picture.show(self.runs)
-        if not self.runs:
-            return "Not trained yet: press Run."
-        return "\n".join(_sentence(run, self.picture.psnr[run.recipe.name]) for run in self.runs)
-
-
-def _sentence(run: TrainingRun, psnr: float) -> str:
-    records = run.history.records
-    text = f"{run.recipe.label}: {psnr:.1f} dB"
-    if records:
-        last = records[-1]
-        text += f" after {len(records)} steps, loss {last.loss:.2e}, {zero_share(run):.0%} of the gradients zero"
-        if run.recipe.uses_scaler:
-            text += f", loss scale {scale_text(last.next_scale)}, {len(run.history.skipped)} steps skipped"
-    return f"{text}. {run.history.stopped}" if run.history.stopped else f"{text}."
+        return self.picture.text if self.runs else "Not trained yet: press Run."

@@ -1,0 +1,214 @@
+"""Live training: Run, Stop and Reset at any moment, errors shown, nothing wedged. Driven through a real event loop."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from amp_lessons import problems, recipes
+from amp_lessons.figures.portraits import Portraits
+from amp_lessons.training import train
+from amp_lessons.widgets.controls import Stepper
+from amp_lessons.widgets.portrait_trainer import PortraitTrainer
+from amp_lessons.widgets.trainer import LiveTrainer
+
+
+class Small(LiveTrainer):
+    """Trains FP32 for a number of steps that its control sets."""
+
+    def __init__(self, steps=1000):
+        self.count = Stepper("steps", 1, 5000, value=steps)
+        self.problem = problems.portrait(size=16)
+        super().__init__([self.count], Portraits(self.problem.picture().numpy()))
+
+    def new_runs(self):
+        return [train(self.problem, recipes.FP32, self.count.value)]
+
+    def redraw(self):
+        self.picture.show(self.runs)
+        return f"{len(self.runs)} runs"
+
+
+async def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        await asyncio.sleep(0)
+
+
+def steps_of(trainer):
+    return len(trainer.runs[0].history.records) if trainer.runs else 0
+
+
+def test_runs_to_the_end_and_says_so():
+    async def scenario():
+        trainer = Small(steps=5)
+        trainer.run_button.click()
+        assert trainer.training
+        await until(lambda: not trainer.training)
+        assert steps_of(trainer) == 5
+        assert trainer.progress.description == "finished, step 5" and trainer.progress.value == trainer.progress.max == 5
+
+    asyncio.run(scenario())
+
+
+def test_stop_keeps_what_was_trained_and_run_goes_on():
+    async def scenario():
+        trainer = Small()
+        trainer.run()
+        await until(lambda: steps_of(trainer) >= 3)
+        trainer.stop_button.click()
+        clicked = time.monotonic()
+        await until(lambda: not trainer.training)
+        assert time.monotonic() - clicked < 0.2 or steps_of(trainer) < 10  # a stalled machine is no fault of Stop
+        run, done = trainer.runs[0], steps_of(trainer)
+        assert trainer.progress.description == f"stopped, step {done}"
+        trainer.run()
+        await until(lambda: steps_of(trainer) > done)
+        assert trainer.runs[0] is run
+        trainer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_changed_control_starts_anew_at_the_next_run():
+    async def scenario():
+        trainer = Small()
+        trainer.run()
+        await until(lambda: steps_of(trainer) >= 2)
+        trainer.count.value = 7  # while it trains: nothing breaks, the present runs go on
+        old = trainer.runs[0]
+        await asyncio.sleep(0)
+        assert trainer.training and trainer.runs[0] is old
+        trainer.stop()
+        await until(lambda: not trainer.training)
+        trainer.run()
+        await until(lambda: not trainer.training)
+        assert trainer.runs[0] is not old and steps_of(trainer) == 7
+
+    asyncio.run(scenario())
+
+
+def test_reset_while_training_forgets_the_runs():
+    async def scenario():
+        trainer = Small()
+        trainer.run()
+        await until(lambda: steps_of(trainer) >= 2)
+        trainer.reset_button.click()
+        await until(lambda: not trainer.training)
+        assert trainer.runs == [] and trainer.progress.description == "ready, step 0"
+        trainer.run()
+        await until(lambda: steps_of(trainer) >= 1)
+        trainer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_second_run_click_does_not_start_a_second_task():
+    async def scenario():
+        trainer = Small()
+        trainer.run()
+        task = trainer._task
+        trainer.run()
+        assert trainer._task is task
+        trainer.stop()
+        await until(lambda: not trainer.training)
+
+    asyncio.run(scenario())
+
+
+def test_two_trainers_at_once():
+    async def scenario():
+        first, second = Small(steps=6), Small(steps=6)
+        first.run()
+        second.run()
+        await until(lambda: not first.training and not second.training)
+        assert first.runs[0].history.losses == second.runs[0].history.losses
+
+    asyncio.run(scenario())
+
+
+def test_other_work_gets_its_turn_while_training():
+    async def scenario():
+        trainer = Small()
+        trainer.run()
+        turns = 0
+        while steps_of(trainer) < 5:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 4
+        trainer.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("where", ["new_runs", "step"])
+def test_error_is_shown_and_run_works_again(where, monkeypatch):
+    async def scenario():
+        trainer = Small(steps=3)
+
+        def fail(*_):
+            raise ValueError("seventeen")
+
+        with monkeypatch.context() as patch:
+            if where == "new_runs":
+                patch.setattr(trainer, "new_runs", fail)
+            else:
+                patch.setattr("amp_lessons.training.training_step", lambda *a, **k: fail())
+            trainer.run()
+            await until(lambda: not trainer.training)
+            assert "seventeen" in trainer._twin.value and 'role="alert"' in trainer._twin.value
+        trainer.reset()
+        trainer.run()
+        await until(lambda: not trainer.training)
+        assert steps_of(trainer) == 3
+
+    asyncio.run(scenario())
+
+
+def test_interrupt_in_a_step_stops_and_run_goes_on(monkeypatch):
+    async def scenario():
+        trainer = Small(steps=5)
+
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr("amp_lessons.training.training_step", interrupt)
+            trainer.run()
+            await until(lambda: not trainer.training)
+        trainer.run()
+        await until(lambda: not trainer.training)
+        assert steps_of(trainer) == 5
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(scenario())
+
+
+def test_run_without_an_event_loop_is_a_sentence():
+    trainer = Small()
+    trainer.run()
+    assert "needs a notebook" in trainer._twin.value and not trainer.training
+
+
+def test_portrait_trainer_hands_its_knobs_to_the_runs():
+    trainer = PortraitTrainer(steps=5)
+    trainer.weight.value, trainer.init_scale.value, trainer.interval.value = -13, 3, 40
+    trainer.rate.value, trainer.growth.value, trainer.backoff.value = 1e-3, 4.0, 0.25
+    runs = trainer.new_runs()
+    assert [run.recipe for run in runs] == list(recipes.RECIPES)
+    scaler = runs[2].scaler
+    assert scaler.get_scale() == 8.0 and scaler.get_growth_interval() == 40
+    assert scaler.get_growth_factor() == 4.0 and scaler.get_backoff_factor() == 0.25
+    assert all(run.problem.loss_weight == 2.0**-13 and run.optimizer.param_groups[0]["lr"] == 1e-3 for run in runs)
+
+
+def test_portrait_trainer_shows_finished_runs_first():
+    problem = problems.portrait(loss_weight=2.0**-10)
+    runs = [train(problem, recipe, steps=2) for recipe in recipes.RECIPES]
+    for run in runs:
+        run.finish()
+    trainer = PortraitTrainer(runs)
+    assert "after 2 steps" in trainer.text and trainer.progress.description.startswith("finished")
+    assert "Live experiment" in repr(trainer)  # what nbval compares has no measured number in it
