@@ -26,7 +26,7 @@ class Portraits(Picture):
     """
 
     def __init__(self, target: numpy.ndarray, caption: str | None = None) -> None:
-        figure, axes = new_figure(8.6, 2.95, ncols=1 + len(RECIPES))
+        figure, axes = new_figure(8.6, 3.15, ncols=1 + len(RECIPES))
         figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
         for place in axes:
             place.set_xticks([])

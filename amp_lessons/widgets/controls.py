@@ -36,8 +36,9 @@ class Stepper(ipywidgets.HBox):
 def choice(label: str, options: Sequence[tuple[str, Any]], value: Any) -> ipywidgets.ToggleButtons:
     """A row of buttons of which one is pressed; Tab reaches them and Space presses."""
     return ipywidgets.ToggleButtons(
-        options=list(options), value=value, description=label, style={**_WIDE, "button_width": "auto"}
-    )
+        options=list(options), value=value, description=label, style={**_WIDE, "button_width": "auto"},
+        layout={"margin": "2px 1.5em 2px 2px"},
+    )  # fmt: skip
 
 
 def button(label: str, hint: str) -> ipywidgets.Button:

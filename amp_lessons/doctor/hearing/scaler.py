@@ -1,0 +1,155 @@
+"""The scaler: made, unscaling, stepping, updating."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from amp_lessons.doctor.events import dtype_name, later
+from amp_lessons.doctor.hearing import heard
+from amp_lessons.doctor.hearing.gradients import note_changes
+from amp_lessons.doctor.ledger import norm_of
+
+if TYPE_CHECKING:
+    from amp_lessons.doctor.observer import LoopObserver
+
+
+@heard("after", "scaler.__init__")
+def after_scaler_made(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
+    note_scaler(observer, args[0])
+
+
+def note_scaler(observer: LoopObserver, scaler: torch.amp.GradScaler) -> None:
+    kind = type(scaler)
+    observer.add(
+        "scaler", deprecated=kind.__module__ if ".cuda.amp" in kind.__module__ or ".cpu.amp" in kind.__module__ else "",
+        odd_device="" if isinstance(getattr(scaler, "_device", ""), str) else str(scaler._device), enabled=scaler.is_enabled(),
+    )  # fmt: skip
+
+
+@heard("before", "scaler.unscale_")
+def before_unscale(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
+    scaler, optimizer = args[0], args[1] if len(args) > 1 else kwargs.get("optimizer")
+    if not scaler.is_enabled() or not observer.mine(optimizer):
+        return
+    stage = observer.stages.get(id(optimizer), "ready")
+    parameters = observer.parameters_of(optimizer)
+    note_changes(observer, parameters)
+    grads = [p.grad for p in parameters if p.grad is not None]
+    scales = observer.ledger.scales(parameters)
+    observer.add(
+        "unscale",
+        optimizer=observer.number_of(optimizer),
+        repeated=stage != "ready",
+        after_step=stage == "stepped",
+        by_step=observer.inside_scaler_step,
+        scale=later(scaler._scale) if scaler._scale is not None else None,
+        grads_scale=scales[0] if scales else None,
+        backward_scales=len({s if isinstance(s, float) else id(s) for s in scales}),
+        grads=len(grads),
+        dtypes=",".join(sorted({dtype_name(g.dtype) for g in grads})),
+        norm=None,
+    )
+
+
+@heard("after", "scaler.unscale_")
+def after_unscale(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
+    scaler, optimizer = args[0], args[1] if len(args) > 1 else kwargs.get("optimizer")
+    if not scaler.is_enabled() or not observer.mine(optimizer):
+        return
+    parameters = observer.parameters_of(optimizer)
+    observer.stages[id(optimizer)] = "unscaled"
+    for parameter in parameters:
+        entry = observer.ledger.entries.get(id(parameter))
+        if entry is not None:
+            entry.scale = None
+    observer.ledger.accept(parameters)
+    if observer.looks_closely:
+        unscale = observer.recent[-1].of("unscale")
+        if unscale:
+            unscale[-1].facts["norm"] = norm_of(parameters)
+
+
+@heard("before", "scaler.step")
+def before_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
+    scaler, optimizer = args[0], args[1] if len(args) > 1 else kwargs.get("optimizer")
+    if not scaler.is_enabled() or not observer.mine(optimizer):
+        return
+    if observer.everything:
+        observer.adopt(optimizer)
+    parameters = observer.parameters_of(optimizer)
+    stage = observer.stages.get(id(optimizer), "ready")
+    fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+    if fused and stage == "ready":
+        note_changes(observer, parameters)
+    observer.inside_scaler_step = True
+    observer.add(
+        "scaler-step",
+        optimizer=observer.number_of(optimizer),
+        repeated=stage == "stepped",
+        new_backward=bool(observer.recent[-1].of("backward")),
+        grads=sum(p.grad is not None for p in parameters),
+        trainable=sum(p.requires_grad for p in parameters),
+        inside_autocast=observer.autocast_covers(parameters),
+        fused=fused,
+    )
+
+
+@heard("after", "scaler.step")
+def after_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
+    scaler, optimizer = args[0], args[1] if len(args) > 1 else kwargs.get("optimizer")
+    observer.inside_scaler_step = False
+    if not scaler.is_enabled() or not observer.mine(optimizer):
+        return
+    observer.stages[id(optimizer)] = "stepped"
+    observer.stepped = True
+    events = observer.recent[-1].of("scaler-step")
+    found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+    infinite = any(float(flag) > 0 for flag in found.values())  # step has waited for these already
+    if events:
+        events[-1].facts["skipped"] = infinite
+    for parameter in observer.parameters_of(optimizer):
+        entry = observer.ledger.entries.get(id(parameter))
+        if entry is not None:
+            entry.scale = None
+    observer.ledger.accept(observer.parameters_of(optimizer))
+
+
+@heard("failed", "scaler.step")
+def failed_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
+    observer.inside_scaler_step = False
+
+
+@heard("before", "scaler.update")
+def before_update(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
+    scaler = args[0]
+    observer.pending["scale"] = later(scaler._scale) if scaler.is_enabled() and scaler._scale is not None else None
+
+
+@heard("after", "scaler.update")
+def after_update(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
+    scaler = args[0]
+    before = observer.pending.pop("scale", None)
+    if before is None:
+        return
+    skipped = any(event.get("skipped") for event in observer.recent[-1].of("scaler-step"))
+    observer.skips_in_a_row = observer.skips_in_a_row + 1 if skipped else 0
+    observer.skips += skipped
+    observer.updates += 1
+    # Optimizers that still hold scaled gradients would be unscaled by another scale than theirs.
+    waiting = [
+        observer.number_of(o)
+        for o in observer.optimizers
+        if observer.stages.get(id(o), "ready") != "stepped" and observer.ledger.scales(observer.parameters_of(o))
+    ]
+    observer.add(
+        "update", before=before, after=later(scaler._scale), skipped=skipped, skips_in_a_row=observer.skips_in_a_row,
+        skips=observer.skips, updates=observer.updates, waiting=tuple(waiting), by_hand=len(args) > 1 or bool(kwargs),
+    )  # fmt: skip
+    observer.stages.clear()
+
+
+@heard("after", "scaler.get_scale")
+def after_get_scale(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
+    observer.add("get-scale")

@@ -1,0 +1,133 @@
+"""Where the doctor listens: PyTorch's own functions, wrapped while somebody watches and put back afterwards.
+
+A wrapper tells the observers of the calling thread what happens and then calls the original; in other threads it only
+calls the original. An observer's own failure never reaches the user's loop.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+
+class Observer(Protocol):
+    """What an observer offers: ``before`` and ``after`` (or ``failed``) are told a call's name, arguments and result."""
+
+    def before(self, name: str, args: tuple, kwargs: dict) -> None: ...
+    def failed(self, name: str, args: tuple, kwargs: dict) -> None: ...
+    def after(self, name: str, args: tuple, kwargs: dict, result: Any) -> None: ...
+    def trouble(self, error: Exception) -> None: ...
+
+
+_local = threading.local()
+_lock = threading.RLock()
+_undo: list[Callable[[], None]] = []
+_watchers = 0
+
+
+def observers() -> list[Observer]:
+    """The observers of this thread, outermost first."""
+    if not hasattr(_local, "observers"):
+        _local.observers = []
+    return _local.observers
+
+
+def attach(observer: Observer) -> None:
+    """Let an observer hear what this thread does."""
+    global _watchers
+    with _lock:
+        if _watchers == 0:
+            _install()
+        _watchers += 1
+    observers().append(observer)
+
+
+def detach(observer: Observer) -> None:
+    """Stop telling an observer; the last one to go puts everything back."""
+    global _watchers
+    observers().remove(observer)
+    with _lock:
+        _watchers -= 1
+        if _watchers == 0:
+            while _undo:
+                _undo.pop()()
+
+
+def _tell(phase: str, name: str, *details: Any) -> None:
+    for observer in tuple(observers()):
+        try:
+            getattr(observer, phase)(name, *details)
+        except Exception as error:  # noqa: BLE001 - watching must never break what is watched
+            observer.trouble(error)
+
+
+def _wrap(owner: Any, attribute: str, name: str) -> None:
+    original = vars(owner)[attribute]
+    if isinstance(original, staticmethod):
+        return
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not observers():
+            return original(*args, **kwargs)
+        _tell("before", name, args, kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException:
+            _tell("failed", name, args, kwargs)
+            raise
+        _tell("after", name, args, kwargs, result)
+        return result
+
+    setattr(owner, attribute, wrapper)
+
+    def put_back() -> None:
+        # Somebody may have wrapped our wrapper meanwhile: then theirs stays, and ours only passes calls on.
+        if vars(owner).get(attribute) is wrapper:
+            setattr(owner, attribute, original)
+
+    _undo.append(put_back)
+
+
+def _install() -> None:
+    for owner, attribute, name in _targets():
+        if attribute in vars(owner):
+            _wrap(owner, attribute, name)
+    pre = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: _tell("before", "step", (optimizer, *args), kwargs))
+    post = register_optimizer_step_post_hook(
+        lambda optimizer, args, kwargs: _tell("after", "step", (optimizer, *args), kwargs, None)
+    )
+    _undo.extend([pre.remove, post.remove])
+
+
+def _targets() -> list[tuple[Any, str, str]]:
+    scaler = torch.amp.GradScaler
+    clip = torch.nn.utils.clip_grad
+    found = [(scaler, method, f"scaler.{method}") for method in ("__init__", "scale", "unscale_", "step", "update", "get_scale")]
+    found += [
+        (torch.autograd, "backward", "backward"),
+        (torch.autograd, "grad", "grad"),
+        (torch.amp.autocast_mode.autocast, "__enter__", "region.enter"),
+        (torch.amp.autocast_mode.autocast, "__exit__", "region.exit"),
+        (torch.optim.Optimizer, "zero_grad", "zero_grad"),
+        (torch.optim.Optimizer, "__init__", "optimizer.__init__"),
+        (torch.nn.Module, "zero_grad", "zero_grad"),
+        (torch, "save", "save"),
+        # clip_grad_norm_ ends in this function whatever name the user imported it by.
+        (clip, "_clip_grads_with_norm_", "clip"),
+        (clip, "clip_grads_with_norm_", "clip"),
+        (torch.nn.utils, "clip_grads_with_norm_", "clip"),
+        (clip, "clip_grad_value_", "clip_value"),
+        (torch.nn.utils, "clip_grad_value_", "clip_value"),
+    ]
+    found += [(cls, "step", "scheduler") for cls in _family(torch.optim.lr_scheduler.LRScheduler)]
+    return found
+
+
+def _family(cls: type) -> list[type]:
+    return [cls] + [member for child in cls.__subclasses__() for member in _family(child)]
