@@ -9,6 +9,7 @@ from typing import Protocol
 from matplotlib.lines import Line2D
 
 from amp_lessons.figures.picture import Picture
+from amp_lessons.figures.portraits import scale_text
 from amp_lessons.figures.style import FAINT, FATE_COLOURS, INK, RECIPE_COLOURS, new_figure, power_of_two
 
 GROWTH = "#009e73"
@@ -66,6 +67,7 @@ class ScaleHistory(Picture):
         self._growth.set_data([r.step + 1 for r in grown], [exponent_of(r.next_scale) for r in grown])
         skipped = [record for record in records if record.skipped]
         self._skips.set_data([r.step for r in skipped], [exponent_of(r.scale) for r in skipped])
+        self.text = account_of(records)
 
 
 def growth_mark(towards: str) -> Line2D:
@@ -83,3 +85,28 @@ def skip_mark() -> Line2D:
 def exponent_of(scale: float) -> float:
     """Where a loss scale lies on a log2 axis; a scale of 0 lies nowhere."""
     return math.log2(scale) if scale > 0 else math.nan
+
+
+def account_of(records: Sequence[ScaledStep]) -> str:
+    """A sentence or two on what a scaler did: where it started, how often it grew and skipped, and where it ended."""
+    if not records:
+        return "No step was taken yet."
+    skipped = [record.step for record in records if record.skipped]
+    at_start = next((i for i, record in enumerate(records) if not record.skipped), len(records))
+    which = f", the first {at_start} at the start" if at_start > 1 else f", first in step {skipped[0]}" if skipped else ""
+    grown = _count(sum(record.grew for record in records), "time")
+    were = "was" if len(skipped) == 1 else "were"
+    return (
+        f"Starting at {scale_text(records[0].scale)}, over {_count(len(records), 'step')}: the scale grew {grown}, "
+        f"{_count(len(skipped), 'step')} {were} skipped{which}; it ends at {scale_text(records[-1].next_scale)}."
+        f"{end_of(records[-1])}"
+    )
+
+
+def end_of(last: ScaledStep) -> str:
+    """What to say when a scaler has come to its end, with a blank in front; nothing when it has not."""
+    return " There the loss scale falls under 1: no scale helps." if last.next_scale < 1 else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,8 +9,10 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from amp_lessons.figures.fates import percent
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.scale_history import GROWTH, ScaledStep, exponent_of, growth_mark, skip_mark
+from amp_lessons.figures.portraits import scale_text
+from amp_lessons.figures.scale_history import GROWTH, ScaledStep, end_of, exponent_of, growth_mark, skip_mark
 from amp_lessons.figures.style import FAINT, FATE_COLOURS, INK, RECIPE_COLOURS, new_figure, power_of_two
 from amp_lessons.histograms import ExponentHistogram, LossScaleWindow
 
@@ -79,6 +81,7 @@ class WindowWalk(Picture):
         self._window_text.set_text(f"safe window {power_of_two(left)} to {power_of_two(right)}" if safe else "")
         self._window_text.set_x((left + right) / 2)
         self._show_walk(records)
+        self.text = _describe(histogram, window, records)
 
     def _show_walk(self, records: Sequence[ScaledStep]) -> None:
         places = [(exponent_of(r.scale), step) for r in records for step in (r.step, r.step + 1)][:-1]
@@ -112,3 +115,22 @@ def _draw_band(axes, windows: Sequence[tuple[int, LossScaleWindow]], steps: int)
         lows, highs = [*lows, lows[-1]], [*highs, highs[-1]]
         axes.fill_betweenx(numbers, lows, highs, step="post", color=GROWTH, alpha=0.18, linewidth=0)
         axes.text(lows[-1] + 0.5, 0.98 * steps, "window of each step", ha="left", va="bottom", fontsize=9)
+
+
+def _describe(histogram: ExponentHistogram, window: LossScaleWindow, records: Sequence[ScaledStep]) -> str:
+    if not records:
+        return f"No step was taken yet. The window of the parameter gradients: {window}."
+    now = records[-1]
+    place = "inside" if now.scale in window else "outside"
+    text = (
+        f"Step {now.step} is {'skipped' if now.skipped else 'taken'}. Its loss scale is {scale_text(now.scale)}, {place} the "
+        f"window of the parameter gradients: {window}."
+    )
+    if math.frexp(now.scale)[0] == 0.5:  # a power of two: elsewhere the histogram has no exact shares
+        counts = histogram.fp16_counts(now.scale)
+        shares = {fate: percent(count / max(histogram.nonzero_finite, 1)) for fate, count in counts.items()}
+        text += (
+            f" Of those that are not zero, fp16 would flush {shares['flushed']}, keep {shares['subnormal']} with fewer bits "
+            f"and turn {shares['overflow']} into inf."
+        )
+    return text + end_of(now)

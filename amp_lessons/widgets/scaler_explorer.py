@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from amp_lessons.errors import LessonError
-from amp_lessons.figures.fates import percent
 from amp_lessons.figures.scale_history import ScaleHistory
 from amp_lessons.figures.window import WindowWalk
-from amp_lessons.histograms import ExponentHistogram
 from amp_lessons.history import TrainingHistory
 from amp_lessons.recipes import ScalerOptions
 from amp_lessons.replay import ScalerStep, ceilings, peaks_of, replay
@@ -46,9 +43,8 @@ class ScalerExplorer(Explorer):
             backoff_factor=self.backoff_factor.value,
             growth_interval=self.growth_interval.value,
         )
-        steps = replay(self.peaks, options)
-        self.picture.show(steps)
-        return f"Starting at {as_power(options.init_scale)}, over {_count(len(steps), 'step')}: {account_of(steps)}"
+        self.picture.show(replay(self.peaks, options))
+        return self.picture.text
 
 
 class WindowExplorer(Explorer):
@@ -81,49 +77,7 @@ class WindowExplorer(Explorer):
         if options != self._options:
             self._options, self._walk = options, replay(self.peaks, options)
         steps = self._walk[: self.step.value + 1]
-        now = steps[-1]
-        histogram, window = self.histograms[now.step], self.windows[now.step]
-        self.picture.show(histogram, window, steps)
-        place = "inside" if now.scale in window else "outside"
-        flushed, subnormal, overflow = _shares_of_nonzero(histogram, now.scale)
-        return (
-            f"Step {now.step} is {'skipped' if now.skipped else 'taken'}. Its loss scale is {as_power(now.scale)}, {place} the "
-            f"window of the parameter gradients: {window}. Of those that are not zero, fp16 would flush {flushed}, keep "
-            f"{subnormal} with fewer bits and turn {overflow} into inf.{_end_of(now)}"
-        )
-
-
-def _shares_of_nonzero(histogram: ExponentHistogram, scale: float) -> list[str]:
-    counts = histogram.fp16_counts(scale)
-    return [percent(counts[fate] / max(histogram.nonzero_finite, 1)) for fate in ("flushed", "subnormal", "overflow")]
-
-
-def account_of(steps: Sequence[ScalerStep]) -> str:
-    """A sentence on what a scaler did: how often it grew and skipped, and where the scale ended."""
-    skipped = [step.step for step in steps if step.skipped]
-    first = next((i for i, step in enumerate(steps) if not step.skipped), len(steps))
-    which = ""
-    if first > 1:
-        which = f", the first {first} at the start"
-    elif skipped:
-        which = f", first in step {skipped[0]}"
-    grown = _count(sum(step.grew for step in steps), "time")
-    were = "was" if len(skipped) == 1 else "were"
-    end = as_power(steps[-1].next_scale)
-    return (
-        f"the scale grew {grown}, {_count(len(skipped), 'step')} {were} skipped{which}; it ends at {end}.{_end_of(steps[-1])}"
-    )
-
-
-def _end_of(last: ScalerStep) -> str:
-    return " There the loss scale falls under 1: no scale helps, and the replay stops." if last.next_scale < 1 else ""
-
-
-def as_power(scale: float) -> str:
-    """A loss scale as a power of two where it is one, like 2^16, else as a number."""
-    fraction, exponent = math.frexp(scale)
-    return f"2^{exponent - 1}" if fraction == 0.5 else f"{scale:g}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+        # A replay that ended early has no later steps: its last one stays.
+        now = steps[-1].step
+        self.picture.show(self.histograms[now], self.windows[now], steps)
+        return self.picture.text

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from amp_lessons.figures.scale_history import ScaleHistory, exponent_of
+from amp_lessons.figures.scale_history import ScaleHistory, account_of, exponent_of
 from amp_lessons.recipes import ScalerOptions
 from amp_lessons.replay import replay
 
@@ -58,3 +58,23 @@ def test_without_ceilings_nothing_is_said_of_them():
     assert len(picture.figure.legends[0].get_texts()) == 3
     picture.show(STEPS[:5])
     picture.png()
+
+
+def test_the_account_counts_growth_and_skips(picture):
+    picture.show(STEPS)
+    assert picture.text == (
+        "Starting at 2^10, over 7 steps: the scale grew 1 time, 1 step was skipped, first in step 2; it ends at 2^10."
+    )
+    assert account_of(replay([1.0])) == (
+        "Starting at 2^16, over 1 step: the scale grew 0 times, 1 step was skipped, first in step 0; it ends at 2^15."
+    )
+    # 2^16 and 2^15 overflow on a gradient of 2, and 2^14 fits.
+    assert "2 steps were skipped, the first 2 at the start; it ends at 2^14." in account_of(replay([2.0] * 9))
+    assert "0 steps were skipped; it ends at 3." in account_of(replay([1.0], ScalerOptions(init_scale=3.0)))
+    assert account_of([]) == "No step was taken yet."
+
+
+def test_the_account_of_a_scaler_that_fell_under_one_says_so():
+    assert account_of(replay([float("nan")] * 40)).endswith(
+        "it ends at 2^-1. There the loss scale falls under 1: no scale helps."
+    )

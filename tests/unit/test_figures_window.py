@@ -75,3 +75,17 @@ def test_band_shows_only_steps_that_have_a_window():
     xs = band.get_paths()[0].vertices[:, 0]
     assert (xs.min(), xs.max()) == (6, 20)
     WindowWalk(4, [LossScaleWindow(None, None)]).png()
+
+
+def test_words_say_where_the_scaler_stands(picture):
+    assert picture.text == (
+        "Step 5 is skipped. Its loss scale is 2^16, outside the window of the parameter gradients: 2^6 to 2^15. Of those that "
+        "are not zero, fp16 would flush 0%, keep 0% with fewer bits and turn 25.0% into inf."
+    )
+    picture.show(HISTOGRAM, WINDOW, STEPS[:4])
+    assert "Step 3 is taken. Its loss scale is 2^15, inside" in picture.text
+    # Shares are exact only at powers of two; at another scale none are claimed.
+    picture.show(HISTOGRAM, WINDOW, replay([1.0], ScalerOptions(init_scale=1000.0)))
+    assert picture.text == "Step 0 is taken. Its loss scale is 1000, inside the window of the parameter gradients: 2^6 to 2^15."
+    picture.show(HISTOGRAM, WINDOW, [])
+    assert picture.text == "No step was taken yet. The window of the parameter gradients: 2^6 to 2^15."

@@ -8,8 +8,7 @@ import torch
 from amp_lessons.errors import LessonError
 from amp_lessons.histograms import ExponentHistogram
 from amp_lessons.history import StepRecord, TrainingHistory
-from amp_lessons.replay import replay
-from amp_lessons.widgets.scaler_explorer import ScalerExplorer, WindowExplorer, account_of, as_power
+from amp_lessons.widgets.scaler_explorer import ScalerExplorer, WindowExplorer
 
 
 @pytest.fixture
@@ -78,15 +77,6 @@ def test_nothing_to_replay_is_a_sentence():
         WindowExplorer(history())
 
 
-def test_one_is_singular():
-    assert account_of(replay([1.0])) == "the scale grew 0 times, 1 step was skipped, first in step 0; it ends at 2^15."
-
-
-@pytest.mark.parametrize("scale, text", [(65536.0, "2^16"), (1.0, "2^0"), (0.25, "2^-2"), (3.0, "3"), (0.0, "0")])
-def test_scales_are_powers_of_two_where_they_are(scale, text):
-    assert as_power(scale) == text
-
-
 def test_window_explorer_follows_the_scaler_into_the_window(window):
     assert window.text == (
         "Step 0 is skipped. Its loss scale is 2^40, outside the window of the parameter gradients: 2^6 to 2^15. Of those that "
@@ -107,10 +97,10 @@ def test_window_explorer_follows_the_scaler_into_the_window(window):
 def test_a_scale_under_one_ends_the_story_in_words():
     explorer = ScalerExplorer([float("nan")] * 30)
     assert explorer.text.startswith("Starting at 2^16, over 17 steps: the scale grew 0 times, 17 steps were skipped")
-    assert explorer.text.endswith("it ends at 2^-1. There the loss scale falls under 1: no scale helps, and the replay stops.")
+    assert explorer.text.endswith("it ends at 2^-1. There the loss scale falls under 1: no scale helps.")
     explorer = WindowExplorer(history(*[torch.tensor([float("inf"), 1.0])] * 60))
     explorer.step.value = 50
-    assert explorer.text.startswith("Step 40 is skipped. Its loss scale is 2^0") and explorer.text.endswith("the replay stops.")
+    assert explorer.text.startswith("Step 40 is skipped. Its loss scale is 2^0") and explorer.text.endswith("no scale helps.")
 
 
 def test_window_explorer_survives_steps_with_nothing_to_count():
