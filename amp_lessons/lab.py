@@ -66,7 +66,8 @@ def main(options: Sequence[str]) -> int:
         return 1
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={NOTEBOOKS}", "--ServerApp.port_retries=0"]
     try:
-        return subprocess.call([*command, *options, str(lessons[0])], env=environment())
+        # As the default page, so that the link which a headless run prints leads to the lesson too.
+        return subprocess.call([*command, *options, f"--LabApp.default_url=/lab/tree/{lessons[0].name}"], env=environment())
     except KeyboardInterrupt:
         return 0
 
