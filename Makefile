@@ -1,6 +1,7 @@
 # make lab      opens the course in JupyterLab (sets everything up the first time)
 # make test     proves that it works: unit tests, every cell of every lesson, a real browser
 # make lessons  runs every lesson and stores its outputs
+# make pictures draws the README's pictures anew
 # make clean    removes the virtual environment
 #
 # LAB_ARGS goes to JupyterLab:  make lab LAB_ARGS="--no-browser --port 9000"
@@ -12,10 +13,10 @@ RUN = $(VENV)/bin/python
 LESSONS = $(sort $(wildcard notebooks/[0-9]*.ipynb))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lessons clean
+.PHONY: help lab test lessons pictures clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,7p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,8p'
 
 lab: $(VENV)/.installed
 	@$(RUN) -m amp_lessons.lab $(LAB_ARGS)
@@ -30,6 +31,9 @@ test: $(VENV)/.installed-test
 
 lessons: $(VENV)/.installed
 	@$(RUN) -m amp_lessons.lessons $(LESSONS)
+
+pictures: $(VENV)/.installed
+	@$(RUN) -m amp_lessons.pictures
 
 clean:
 	rm -rf $(VENV)
