@@ -6,28 +6,150 @@ from amp_lessons.errors import LessonError
 from amp_lessons.tutor.quiz import Answer, Question
 
 _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
+    "2-floor": (
+        "A gradient of 2^-25 is stored in fp16. What is stored?",
+        (
+            Answer("2^-25", "fp16's smallest positive number is 2^-24, so 2^-25 has to be rounded."),
+            Answer("2^-24", "The next float32 value above 2^-25 goes there; 2^-25 itself is a tie and does not."),
+            Answer("0", "2^-25 is half way between 0 and 2^-24, and the tie goes to the even one, 0.", correct=True),
+            Answer("Nothing: PyTorch raises an error", "Underflow is silent, which is why a stalled run is hard to explain."),
+        ),
+    ),
+    "2-zeros": (
+        "Under fp16 autocast 30% of your parameter gradients are zero. How many did fp16 flush?",
+        (
+            Answer("30%", "Some may come from ReLUs that are off; float32 would have those zeros too."),
+            Answer("None, since .grad is float32", "The values went through fp16: the box is float32, the value is not."),
+            Answer("Only a paired float32 run can tell", "Lost is what is zero here and not zero there.", correct=True),
+        ),
+    ),
+    "2-remedy": (
+        "The loss stops falling under fp16 autocast because the gradients are below the floor. What helps?",
+        (
+            Answer("A larger learning rate", "It multiplies gradients that are already 0."),
+            Answer("A larger loss before backward", "All gradients grow by the same factor and clear the floor.", correct=True),
+            Answer("Converting .grad to float32", ".grad is float32 already; the value was lost before it got there."),
+        ),
+    ),
+    "3-softmax": (
+        "Inside a CUDA fp16 region, a linear layer's output goes through torch.softmax. Which dtype comes out?",
+        (
+            Answer(
+                "float16, as on the CPU", "On the CPU, yes; CUDA has its own list of ops, and softmax is on its float32 side."
+            ),
+            Answer("float32", "The linear layer gave float16, and CUDA's autocast lifts softmax to float32.", correct=True),
+            Answer("It depends on the weights' dtype", "The weights are float32 anyway; the choice goes by the op."),
+        ),
+    ),
+    "3-region": (
+        "Which lines of a training step belong inside the autocast region?",
+        (
+            Answer("The forward pass only", "Then the loss is computed in whatever dtype comes out, often float16."),
+            Answer("The forward pass and the loss", "Backward ops take their dtypes from the forward ops.", correct=True),
+            Answer("Forward, loss and backward", "Backward gains nothing in there, and the documentation advises against it."),
+            Answer("The whole training loop", "Then the weights' cast copies are never renewed: you saw the loss stand still."),
+        ),
+    ),
+    "3-update": (
+        "A weight of 1 is stored in fp16 and gets an update of +0.0004 in each step. What is it after 1,000 steps?",
+        (
+            Answer("1.4", "That is float32's answer. fp16 rounds after every step, not once at the end."),
+            Answer("Still 1", "0.0004 is under half of fp16's spacing above 1 (2^-11, about 0.00049).", correct=True),
+            Answer("inf", "Nothing here is large; 1.0004 is rounded to the nearest fp16 number."),
+        ),
+    ),
+    "4-tool": (
+        "Which tool keeps small gradients from vanishing under fp16 autocast?",
+        (
+            Answer("autocast itself", "It chooses the dtypes; in fp16 the small gradients are flushed."),
+            Answer("GradScaler", "It scales the loss before backward and unscales before the step.", correct=True),
+            Answer("A larger batch", "A mean over more values makes each gradient smaller, not larger."),
+        ),
+    ),
+    "4-overflow": (
+        "A gradient is inf after the scaled backward. What do step and update do?",
+        (
+            Answer("Clip it and go on", "There is nothing to clip: inf has lost its size. The step is skipped."),
+            Answer("Skip the step and lower the scale", "The weights stay, and the next step has more room.", correct=True),
+            Answer("Raise an error", "Overflow is part of finding the scale, so there is none."),
+            Answer("Skip the step and raise the scale", "A larger scale would overflow more."),
+        ),
+    ),
+    "4-collapse": (
+        "The scale fell from 65536 to 1 in 16 steps. What do you look at first?",
+        (
+            Answer(
+                "Whether the loss is finite", "NaN or inf that is there at every scale comes before the scaler.", correct=True
+            ),
+            Answer("A larger init_scale", "It would fall all the same, a few steps later."),
+            Answer("A longer growth interval", "The scale does not grow here; it falls in every step."),
+        ),
+    ),
+    "4-vanishing": (
+        "Which tool keeps small gradients from vanishing under fp16 autocast?",
+        (
+            Answer("autocast itself", "It chooses the dtypes; in fp16 the small gradients are flushed."),
+            Answer("GradScaler", "It scales the loss before backward and unscales before the step.", correct=True),
+            Answer("A larger batch", "A mean over more values makes each gradient smaller, not larger."),
+        ),
+    ),
+    "4-overflow": (
+        "A gradient is inf after the scaled backward. What do step and update do?",
+        (
+            Answer("Clip it and go on", "There is nothing to clip: inf has lost its size. The step is skipped."),
+            Answer("Skip the step and lower the scale", "The weights stay, and the next step has more room.", correct=True),
+            Answer("Raise an error", "Overflow is part of finding the scale, so there is none."),
+            Answer("Skip the step and raise the scale", "A larger scale would overflow more."),
+        ),
+    ),
+    "4-collapse": (
+        "The scale fell from 65,536 to 1 in 16 steps. What do you look at first?",
+        (
+            Answer("Whether the loss is finite", "NaN or inf that is there at every scale comes before the scaler.", correct=True),
+            Answer("A larger init_scale", "It would fall all the same, a few steps later."),
+            Answer("A longer growth interval", "The scale does not grow here; it falls in every step."),
+        ),
+    ),
     "5-order": (
         "Where does gradient clipping belong in the AMP step?",
         (
-            Answer("Between backward() and unscale_()", "There the gradients are still multiplied by the loss scale, so the clip cuts too far."),
-            Answer("Between unscale_() and step()", "The gradients have their true size, and have not been used yet.", correct=True),
+            Answer(
+                "Between backward() and unscale_()",
+                "There the gradients are still multiplied by the loss scale, so the clip cuts too far.",
+            ),
+            Answer(
+                "Between unscale_() and step()", "The gradients have their true size, and have not been used yet.", correct=True
+            ),
             Answer("Between step() and update()", "The optimizer has already used the gradients: nothing is clipped in time."),
-            Answer("Nowhere: the scaler's skip replaces it", "The skip catches inf and NaN only; clipping limits large but finite gradients."),
+            Answer(
+                "Nowhere: the scaler's skip replaces it",
+                "The skip catches inf and NaN only; clipping limits large but finite gradients.",
+            ),
         ),
     ),
     "5-accumulation": (
         "You accumulate over 4 micro-batches. How often do you call scaler.update()?",
         (
-            Answer("After each micro-batch", "The scale could change in between, and the sum of the parts could not be unscaled by one number."),
+            Answer(
+                "After each micro-batch",
+                "The scale could change in between, and the sum of the parts could not be unscaled by one number.",
+            ),
             Answer("Once, after the step", "All four parts share one scale, and one step is counted.", correct=True),
-            Answer("Never: accumulation keeps the scale", "Without update() the next step() raises an error, and the scale could never adapt."),
+            Answer(
+                "Never: accumulation keeps the scale",
+                "Without update() the next step() raises an error, and the scale could never adapt.",
+            ),
         ),
     ),
     "5-resume": (
         "A run is resumed from a checkpoint without the scaler's state. Its scale had settled at 2^8. What happens?",
         (
             Answer("Nothing: the scale is saved with the model", "The model's state_dict knows nothing of the scaler."),
-            Answer("It starts at 2^16 and skips steps until the scale fits again", "A new scaler begins with its defaults and an empty growth count.", correct=True),
+            Answer(
+                "It starts at 2^16 and skips steps until the scale fits again",
+                "A new scaler begins with its defaults and an empty growth count.",
+                correct=True,
+            ),
             Answer("Loading fails", "PyTorch cannot know that something is missing: there is no message."),
         ),
     ),
