@@ -58,33 +58,6 @@ _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
             Answer("inf", "Nothing here is large; 1.0004 is rounded to the nearest fp16 number."),
         ),
     ),
-    "4-tool": (
-        "Which tool keeps small gradients from vanishing under fp16 autocast?",
-        (
-            Answer("autocast itself", "It chooses the dtypes; in fp16 the small gradients are flushed."),
-            Answer("GradScaler", "It scales the loss before backward and unscales before the step.", correct=True),
-            Answer("A larger batch", "A mean over more values makes each gradient smaller, not larger."),
-        ),
-    ),
-    "4-overflow": (
-        "A gradient is inf after the scaled backward. What do step and update do?",
-        (
-            Answer("Clip it and go on", "There is nothing to clip: inf has lost its size. The step is skipped."),
-            Answer("Skip the step and lower the scale", "The weights stay, and the next step has more room.", correct=True),
-            Answer("Raise an error", "Overflow is part of finding the scale, so there is none."),
-            Answer("Skip the step and raise the scale", "A larger scale would overflow more."),
-        ),
-    ),
-    "4-collapse": (
-        "The scale fell from 65536 to 1 in 16 steps. What do you look at first?",
-        (
-            Answer(
-                "Whether the loss is finite", "NaN or inf that is there at every scale comes before the scaler.", correct=True
-            ),
-            Answer("A larger init_scale", "It would fall all the same, a few steps later."),
-            Answer("A longer growth interval", "The scale does not grow here; it falls in every step."),
-        ),
-    ),
     "4-vanishing": (
         "Which tool keeps small gradients from vanishing under fp16 autocast?",
         (
