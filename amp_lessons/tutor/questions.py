@@ -6,6 +6,30 @@ from amp_lessons.errors import LessonError
 from amp_lessons.tutor.quiz import Answer, Question
 
 _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
+    "1-bf16": (
+        "fp16 and bf16 both take 16 bits. What does bf16 do better?",
+        (
+            Answer("It stores digits more exactly", "The other way round: fp16 has 11 significant bits, bf16 has 8."),
+            Answer("It reaches further, down and up", "It has float32's 8 exponent bits, so float32's range.", correct=True),
+            Answer("It takes less memory", "Both take two bytes a number."),
+        ),
+    ),
+    "1-memory": (
+        "You train with Adam and switch on mixed precision. Which of these takes about half the memory?",
+        (
+            Answer("The weights", "They stay in float32, or small updates would vanish; a 16-bit copy even comes on top."),
+            Answer("The optimizer's state", "Adam's two averages stay in float32, like the weights they belong to."),
+            Answer("The activations kept for backward", "They are outputs of 16-bit operations.", correct=True),
+        ),
+    ),
+    "1-products": (
+        "Why can matrix products run in 16 bits when adding 1 three thousand times in fp16 sticks at 2048?",
+        (
+            Answer("They round to more digits at the end", "The result has fp16's digits too; it is the sum inside that is kept better."),
+            Answer("The sum inside is kept in float32", "Only the inputs and the final result are 16-bit.", correct=True),
+            Answer("They never add that many terms", "They do: a product of 4096 columns adds 4096 terms for each result."),
+        ),
+    ),
     "2-floor": (
         "A gradient of 2^-25 is stored in fp16. What is stored?",
         (
