@@ -72,6 +72,12 @@ class ScalerOptions:
         return torch.amp.GradScaler(device.type, enabled=enabled, **options)
 
 
+def scale_text(scale: float) -> str:
+    """A loss scale in plain text: as a power of two where it is one, like 2^16, else in four digits."""
+    mantissa, exponent = math.frexp(scale)
+    return f"2^{exponent - 1}" if mantissa == 0.5 else f"{scale:.4g}"
+
+
 def training_step(
     model: nn.Module,
     loss_of: Callable[[], Tensor],

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from amp_lessons.figures.picture import Picture
 from amp_lessons.figures.style import INK, RECIPE_COLOURS, new_figure
-from amp_lessons.recipes import RECIPES
+from amp_lessons.recipes import RECIPES, scale_text
 from amp_lessons.training import TrainingRun
 
 # Two short lines a recipe: the long labels of the recipes would run into each other.
@@ -72,12 +72,6 @@ def zero_share(run: TrainingRun) -> float | None:
     """Share of the parameter gradients that were zero in the last step; None before the first."""
     records = run.history.records
     return records[-1].histogram.shares().zero if records and records[-1].histogram else None
-
-
-def scale_text(scale: float) -> str:
-    """A loss scale as a power of two in plain text, like 2^16; other scales with four digits."""
-    mantissa, exponent = math.frexp(scale)
-    return f"2^{exponent - 1}" if mantissa == 0.5 else f"{scale:.4g}"
 
 
 def _lines(run: TrainingRun, psnr: float) -> list[str]:

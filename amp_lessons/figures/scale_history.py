@@ -9,8 +9,8 @@ from typing import Protocol
 from matplotlib.lines import Line2D
 
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.portraits import scale_text
 from amp_lessons.figures.style import FAINT, FATE_COLOURS, INK, RECIPE_COLOURS, new_figure, power_of_two
+from amp_lessons.recipes import scale_text
 
 GROWTH = "#009e73"
 

@@ -11,10 +11,10 @@ from matplotlib.text import Text
 
 from amp_lessons.figures.fates import percent
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.portraits import scale_text
 from amp_lessons.figures.scale_history import GROWTH, ScaledStep, end_of, exponent_of, growth_mark, skip_mark
 from amp_lessons.figures.style import FAINT, FATE_COLOURS, INK, RECIPE_COLOURS, new_figure, power_of_two
 from amp_lessons.histograms import ExponentHistogram, LossScaleWindow
+from amp_lessons.recipes import scale_text
 
 _SCALE = RECIPE_COLOURS["amp"]
 

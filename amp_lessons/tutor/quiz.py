@@ -11,7 +11,6 @@ import ipywidgets
 
 from amp_lessons.errors import LessonError
 
-
 _WRAPPING = "amp-lessons-answer"
 # A button cuts a long label off; an answer must be read whole, in a narrow window too.
 _STYLE = f"<style>.{_WRAPPING} {{ white-space: normal; text-align: left; line-height: 1.4; padding: 6px 10px; }}</style>"

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from amp_lessons import problems, recipes
-from amp_lessons.figures.portraits import Portraits, scale_text
+from amp_lessons.figures.portraits import Portraits
 from amp_lessons.training import train
 
 
@@ -44,8 +44,3 @@ def test_stopped_run_tells_why(portraits):
     run.finish()
     portraits.show([run])
     assert run.history.stopped in portraits.text
-
-
-@pytest.mark.parametrize(("scale", "text"), [(65536.0, "2^16"), (1.0, "2^0"), (0.5, "2^-1"), (98304.0, "9.83e+04")])
-def test_scale_text(scale, text):
-    assert scale_text(scale) == text

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from amp_lessons.errors import LessonError
-from amp_lessons.recipes import AMP, BF16, FP16, FP32, RECIPES, ScalerOptions, training_step
+from amp_lessons.recipes import AMP, BF16, FP16, FP32, RECIPES, ScalerOptions, scale_text, training_step
 
 
 def small_model(device: torch.device) -> nn.Module:
@@ -216,3 +216,10 @@ def test_a_first_scale_that_float32_rounds_is_rounded_at_once(device):
     before = scaler.get_scale()
     scaler.scale(torch.ones((), device=device))
     assert scaler.get_scale() == before
+
+
+@pytest.mark.parametrize(
+    ("scale", "text"), [(65536.0, "2^16"), (1.0, "2^0"), (0.5, "2^-1"), (98304.0, "9.83e+04"), (0.0, "0"), (math.inf, "inf")]
+)
+def test_loss_scales_are_written_as_powers_of_two(scale, text):
+    assert scale_text(scale) == text

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from amp_lessons.doctor.events import Event
+from amp_lessons.recipes import scale_text
 
 
 def number(value: float | None) -> str:
@@ -16,10 +15,7 @@ def number(value: float | None) -> str:
 
 def scale(value: float | None) -> str:
     """A loss scale, as a power of two where it is one."""
-    if value is None or value <= 0 or not math.isfinite(value):
-        return number(value)
-    mantissa, exponent = math.frexp(value)
-    return f"2^{exponent - 1}" if mantissa == 0.5 else number(value)
+    return "unknown" if value is None else scale_text(value)
 
 
 def at(event: Event) -> str:
