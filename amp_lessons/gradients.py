@@ -32,9 +32,11 @@ class GradientRecorder:
             leaves = [module for module in model.modules() if not any(module.children())]
             self._handles = [module.register_forward_hook(self._watch_output) for module in leaves]
 
-    def _watch_output(self, module: nn.Module, inputs: object, output: object) -> None:
-        if isinstance(output, Tensor) and output.requires_grad:
-            output.register_hook(self._count_activation)
+    def _watch_output(self, module: nn.Module, inputs: tuple, output: object) -> None:
+        for tensor in output if isinstance(output, (tuple, list)) else (output,):
+            # A module that hands its input on (Identity, Dropout in eval mode) has no gradient of its own.
+            if isinstance(tensor, Tensor) and tensor.requires_grad and not any(tensor is given for given in inputs):
+                tensor.register_hook(self._count_activation)
 
     def _count_activation(self, grad: Tensor) -> None:
         if self._table is None:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from amp_lessons import devices
+from amp_lessons.errors import LessonError
 
 
 class CoordinateNetwork(nn.Module):
@@ -108,6 +109,7 @@ def portrait(size: int = 64, loss_weight: float = 1.0) -> Problem:
     from matplotlib import cbook
     from PIL import Image
 
+    _check_size(size)
     with cbook.get_sample_data("grace_hopper.jpg") as file:
         photograph = Image.open(file).convert("RGB")
     side = photograph.width
@@ -134,6 +136,7 @@ def millimetres(size: int = 64) -> Problem:
     """
     from matplotlib import cbook
 
+    _check_size(size)
     with cbook.get_sample_data("jacksboro_fault_dem.npz") as file:
         elevation = torch.from_numpy(file["elevation"].astype("float32"))
     heights = F.interpolate(elevation[None, None], (size, size), mode="area").reshape(-1, 1)
@@ -147,6 +150,11 @@ def millimetres(size: int = 64) -> Problem:
         learning_rate=2e-3,
         shape=(size, size),
     )
+
+
+def _check_size(size: int) -> None:
+    if size < 2:
+        raise LessonError(f"size is {size}; a picture needs at least 2 pixels on each side.")
 
 
 def _grid(rows: int, columns: int) -> Tensor:

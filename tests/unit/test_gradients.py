@@ -178,3 +178,24 @@ def test_recording_does_not_synchronise():
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert recorder.take_activations().total == 2 * 4 * 264
+
+
+def test_layers_that_return_tuples_are_counted_and_those_that_hand_on_their_input_are_not():
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x * 2, x * 3
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.same, self.pair = nn.Linear(4, 8), nn.Identity(), Pair()
+
+        def forward(self, x):
+            first, second = self.pair(self.same(self.linear(x)))
+            return (first + second).sum()
+
+    model = Model()
+    recorder = GradientRecorder(model, activations=True)
+    model(torch.randn(5, 4)).backward()
+    assert recorder.take_activations().total == 3 * 5 * 8  # the linear layer's output once, and the pair
+    recorder.close()

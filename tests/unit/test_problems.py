@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from amp_lessons.errors import LessonError
 from amp_lessons.problems import CoordinateNetwork, millimetres, portrait
 
 
@@ -117,3 +118,9 @@ def test_fourier_features_move_with_the_model_and_are_not_trained():
     assert "frequencies" in network.state_dict()
     assert "frequencies" not in dict(network.named_parameters())
     assert max(width for parameter in network.parameters() for width in parameter.shape) <= 128  # fp16 on an old CPU
+
+
+@pytest.mark.parametrize("problem", [portrait, millimetres])
+def test_picture_without_pixels_is_a_sentence(problem):
+    with pytest.raises(LessonError, match="size is 0; a picture needs"):
+        problem(0)
