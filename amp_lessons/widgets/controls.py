@@ -37,7 +37,7 @@ def choice(label: str, options: Sequence[tuple[str, Any]], value: Any) -> ipywid
     """A row of buttons of which one is pressed; Tab reaches them and Space presses."""
     return ipywidgets.ToggleButtons(
         options=list(options), value=value, description=label, style={**_WIDE, "button_width": "auto"},
-        layout={"margin": "2px 1.5em 2px 2px"},
+        layout={"margin": "2px 1.5em 2px 2px", "display": "flex", "flex_flow": "row wrap", "align_items": "center"},
     )  # fmt: skip
 
 
