@@ -77,7 +77,9 @@ def zero_share(run: TrainingRun) -> float | None:
 def _lines(run: TrainingRun, psnr: float) -> list[str]:
     records = run.history.records
     lines = [f"{psnr:.1f} dB" if math.isfinite(psnr) else "no picture: NaN"]
-    if records:
+    if not records:
+        lines += ["not trained yet"]
+    else:
         lines += [f"loss {records[-1].loss:.1e}", f"zero grads {zero_share(run):.0%}"]
         lines += [f"scale {scale_text(records[-1].next_scale)}" if run.recipe.uses_scaler else "no loss scale"]
     return lines

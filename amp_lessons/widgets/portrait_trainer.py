@@ -29,12 +29,9 @@ class PortraitTrainer(LiveTrainer):
         self.interval = Stepper("AMP: growth interval", 1, 2000, value=2000, unit="steps")
         self.backoff = choice("AMP: backoff factor", [("0.25", 0.25), ("0.5", 0.5), ("0.75", 0.75)], value=0.5)
         self.growth = choice("AMP: growth factor", [("1.5", 1.5), ("2", 2.0), ("4", 4.0)], value=2.0)
-        controls = [
-            row(self.weight, self.rate), row(self.init_scale, self.interval), row(self.growth, self.backoff),
-        ]  # fmt: skip
+        controls = [row(self.weight, self.rate), row(self.init_scale, self.growth), row(self.interval, self.backoff)]
         super().__init__(controls, Portraits(portrait().picture().numpy(), caption=_CAPTION))
-        if runs:
-            self.show_finished(runs)
+        self.show(runs or self.new_runs())
 
     def new_runs(self) -> list[TrainingRun]:
         options = ScalerOptions(2.0**self.init_scale.value, self.growth.value, self.backoff.value, self.interval.value)
@@ -43,4 +40,6 @@ class PortraitTrainer(LiveTrainer):
 
     def redraw(self) -> str:
         self.picture.show(self.runs)
-        return self.picture.text if self.runs else "Not trained yet: press Run."
+        if any(run.history.records for run in self.runs):
+            return self.picture.text
+        return "Not trained yet: press Run. The pictures show what the untrained networks paint."

@@ -21,7 +21,7 @@ class LiveTrainer(Explorer):
 
     A subclass says in ``new_runs`` which runs the controls ask for, and in ``redraw`` how ``self.runs`` look. Training is
     an asyncio task on the kernel's own loop that gives way after each step, so the controls answer while it works.
-    Run starts anew when a control was changed since the last Run. While another cell runs, training waits.
+    Changed controls count from the next Run or Reset on. While another cell runs, training waits.
     """
 
     def __init__(self, controls: Sequence[ipywidgets.Widget], picture: Picture) -> None:
@@ -31,7 +31,7 @@ class LiveTrainer(Explorer):
         self._used: list | None = None  # the controls' values that the runs were made with
         self.run_button = button("Run", "Train from where it stopped, or from the start")
         self.stop_button = button("Stop", "Pause the training")
-        self.reset_button = button("Reset", "Forget the runs and use the controls' values")
+        self.reset_button = button("Reset", "Start again with untrained models and the controls' values")
         self.progress = ipywidgets.IntProgress(
             value=0, max=1, description="step 0", style={"description_width": "initial"}, layout={"width": "20em"}
         )
@@ -39,7 +39,9 @@ class LiveTrainer(Explorer):
         self.stop_button.on_click(lambda _: self.stop())
         self.reset_button.on_click(lambda _: self.reset())
         buttons = row(self.run_button, self.stop_button, self.reset_button, self.progress)
-        super().__init__([*controls, buttons], picture)
+        super().__init__(controls, picture)
+        # Added now, since the explorer listens to the values of its controls, and the progress bar has one too.
+        self.children = [*controls, buttons, *self.children[len(controls) :]]
         self._show_state()
 
     def new_runs(self) -> list[TrainingRun]:
@@ -51,8 +53,13 @@ class LiveTrainer(Explorer):
         """Whether a training task is at work."""
         return self._task is not None and not self._task.done()
 
-    def show_finished(self, runs: Sequence[TrainingRun]) -> None:
-        """Show runs that were made elsewhere with the controls' present values."""
+    @property
+    def changed(self) -> bool:
+        """Whether a control was changed since the runs were made."""
+        return self._used is not None and self._values() != self._used
+
+    def show(self, runs: Sequence[TrainingRun]) -> None:
+        """Show runs that were made with the controls' present values, trained or not."""
         self.runs, self._used = list(runs), self._values()
         self.refresh()
         self._show_state()
@@ -66,11 +73,7 @@ class LiveTrainer(Explorer):
         except RuntimeError:
             self._say("Live training needs a notebook; in a script, call train(...).finish().", alert=True)
             return
-        try:
-            if all(run.over for run in self.runs) or self._values() != self._used:
-                self.runs, self._used = self.new_runs(), self._values()
-        except Exception as error:  # noqa: BLE001 - shown in the widget, where the learner looks
-            self._say(f"{type(error).__name__}: {error}", alert=True)
+        if (all(run.over for run in self.runs) or self.changed) and not self._start_anew():
             return
         self._task = loop.create_task(self._train())
         self._show_state()
@@ -78,14 +81,36 @@ class LiveTrainer(Explorer):
     def stop(self) -> None:
         """Pause training after the step it is in; Run goes on from there."""
         if self.training:
-            self._task.cancel()
+            task, self._task = self._task, None
+            task.cancel()
+            self._show_state()  # before the picture, which takes longer
+            self.refresh()
 
     def reset(self) -> None:
-        """Forget the runs; the picture goes back to its beginning."""
+        """Go back to untrained models, made with the controls' present values."""
         self.stop()
-        self.runs = []
-        self.refresh()
-        self._show_state()
+        self._start_anew()
+
+    def refresh(self, change: object = None) -> None:
+        """Redraw the picture and its twin; a control that changed alters no run, so that only the twin speaks of it."""
+        if change is None:
+            super().refresh()
+        else:
+            self._say(self.text)
+
+    def _say(self, text: str, alert: bool = False) -> None:
+        if self.changed and not alert:
+            text += "\nThe controls have changed: the next Run starts anew with them."
+        super()._say(text, alert)
+
+    def _start_anew(self) -> bool:
+        """Replace the runs by new ones; False, and the reason in the twin, where that fails."""
+        try:
+            self.show(self.new_runs())
+        except Exception as error:  # noqa: BLE001 - shown in the widget, where the learner looks
+            self._say(f"{type(error).__name__}: {error}", alert=True)
+            return False
+        return True
 
     def _values(self) -> list:
         return [source.value for source in self._sources]
@@ -103,7 +128,7 @@ class LiveTrainer(Explorer):
                     self._show_state()
                     drawn = time.perf_counter()
         except (asyncio.CancelledError, KeyboardInterrupt):
-            pass  # stopped: what was trained stays, Run goes on
+            pass  # stopped, or the kernel was interrupted: what was trained stays, Run goes on
         except Exception as error:  # noqa: BLE001 - a task's exception would be lost otherwise
             problem = error
         if self._task is not asyncio.current_task():
@@ -117,6 +142,7 @@ class LiveTrainer(Explorer):
     def _show_state(self) -> None:
         done = max((len(run.history.records) for run in self.runs), default=0)
         total = max((run.steps for run in self.runs), default=1)
-        state = "training" if self.training else "ready" if not done else "finished" if all(r.over for r in self.runs) else "stopped"
+        over = all(run.over for run in self.runs)
+        state = "training" if self.training else "ready" if not done else "finished" if over else "stopped"
         self.progress.max, self.progress.value = total, done
         self.progress.description = f"{state}, step {done}"

@@ -37,6 +37,13 @@ def test_untrained_recipes_are_grey_and_say_so(portraits):
         assert "not trained yet" in portraits._texts[name].get_text()
 
 
+def test_untrained_models_are_shown_as_they_are(portraits):
+    run = train(problems.portrait(), recipes.AMP, steps=2)
+    portraits.show([run])
+    assert numpy.allclose(portraits._images["amp"].get_array(), run.problem.picture(run.model).numpy())
+    assert "not trained yet" in portraits._texts["amp"].get_text() and "loss" not in portraits._texts["amp"].get_text()
+
+
 def test_stopped_run_tells_why(portraits):
     problem = problems.portrait()
     problem.targets[0, 0] = float("nan")
