@@ -150,6 +150,38 @@ _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
             Answer("Loading fails", "PyTorch cannot know that something is missing: there is no message."),
         ),
     ),
+    "7-message": (
+        "scaler.step() raises 'No inf checks were recorded for this optimizer.' What do you look at first?",
+        (
+            Answer("Whether the loss is NaN", "A NaN gradient would have been checked and the step skipped, without an error."),
+            Answer(
+                "Whether this optimizer's parameters have gradients",
+                "Every .grad was None, so there was nothing to check.",
+                correct=True,
+            ),
+            Answer("Whether the loss scale is too high", "Too high a scale gives inf, which is checked and skipped, without an error."),
+        ),
+    ),
+    "7-same-loss": (
+        "The loss is the same number in every step, and the weights do change. What is the likely cause?",
+        (
+            Answer("Every step is skipped", "Then the weights would not change, and the scale would fall."),
+            Answer("There is no scaler", "Flushed gradients leave weights as they are; where weights move, the loss moves."),
+            Answer(
+                "One autocast region is open around the whole loop",
+                "The forward pass uses the copies that were cast in the first step.",
+                correct=True,
+            ),
+        ),
+    ),
+    "7-adam": (
+        "A loop scales the loss and then calls optimizer.step() with Adam. It learns. Is it well?",
+        (
+            Answer("Yes: Adam divides the scale out", "It does, until a gradient is inf: then nothing skips the step."),
+            Answer("No: an overflow would reach the weights", "Only scaler.step() looks for inf and NaN.", correct=True),
+            Answer("No: its steps are 65,536 times too large", "SGD's are. Adam divides by the size of the gradients."),
+        ),
+    ),
 }
 
 
