@@ -78,11 +78,11 @@ class BitPicture(Picture):
         bottom, top = _BOXES
         left = 0.0
         places: dict[str, list[float]] = {"0": [], "1": []}
-        for field, label, meaning in zip(FIELDS, self._meanings, meanings):
+        for field, label, meaning in zip(FIELDS, self._meanings, meanings, strict=True):
             code = getattr(bits, field)
             edges = [left + place for place in range(len(code))]
             self._boxes[field].set_verts([[(x, bottom), (x, top), (x + 1, top), (x + 1, bottom)] for x in edges])
-            for x, digit in zip(edges, code):
+            for x, digit in zip(edges, code, strict=True):
                 places[digit].append(x + 0.5)
             middle = left + len(code) / 2
             self._names[field].set_text(field if field == "sign" else f"{field} ({len(code)})")
@@ -94,7 +94,7 @@ class BitPicture(Picture):
             self._digits[digit].set_data(xs, [(bottom + top) / 2] * len(xs))
 
     def _show_numbers(self, numbers: list[float], places: list[float], xs: list[float]) -> None:
-        shown = [x for x, number in zip(xs, numbers) if not math.isnan(number)]
+        shown = [x for x, number in zip(xs, numbers, strict=True) if not math.isnan(number)]
         self._numbers.set_data(shown, [_LINE] * len(shown))
         self._stored.set_data([xs[1]], [_LINE])
         line: list[tuple[float, float]] = []
@@ -103,7 +103,7 @@ class BitPicture(Picture):
                 turn = self._x((places[1] + places[side]) / 2)
                 line += [(turn, _LINE - 0.3), (turn, _LINE + 0.9), (math.nan, math.nan)]
         self._turns.set_data([x for x, _ in line], [y for _, y in line])
-        for label, x, number, word in zip(self._labels, xs, numbers, ("below", "stored", "above")):
+        for label, x, number, word in zip(self._labels, xs, numbers, ("below", "stored", "above"), strict=True):
             label.set_x(x)
             label.set_text("no number" if math.isnan(number) else f"{short(number)}\n{word}")
 
