@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import runpy
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +16,7 @@ import torch
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _TORCH = str(Path(torch.__file__).resolve().parent)
+_LIBRARIES = str(Path(torch.__file__).resolve().parents[1])  # Lightning's or accelerate's line says less than the user's
 
 
 @dataclass(slots=True)
@@ -90,14 +94,24 @@ def later(value: torch.Tensor) -> float | torch.Tensor:
     return value.item() if value.device.type == "cpu" else value.detach().clone()
 
 
-def user_line() -> str:
-    """File and line of the innermost frame that is neither PyTorch's nor this package's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith((_PACKAGE, _TORCH)) and not name.startswith("<frozen"):
-            # A notebook cell has a temporary file's name, which says nothing.
-            short = "the cell" if "ipykernel" in name or name.startswith("<") else Path(name).name
-            return f"{short}, line {frame.f_lineno}"
+def user_lines(most: int = 1) -> list[str]:
+    """File and line of the innermost frames that are neither PyTorch's nor this package's, the user's own if there are any."""
+    frame, found, library = sys._getframe(1), [], ""
+    while frame is not None and len(found) < most:
+        kind, short = _file(frame.f_code.co_filename)
+        if kind == "user":
+            found.append(f"{short}, line {frame.f_lineno}")
+        elif kind == "library" and not library:
+            library = f"{short}, line {frame.f_lineno}"
         frame = frame.f_back
-    return ""
+    return found or [library]
+
+
+@functools.lru_cache(maxsize=1024)
+def _file(name: str) -> tuple[str, str]:
+    """Whose file it is, and its name as it is shown."""
+    if name.startswith((_PACKAGE, _TORCH, "<frozen")) or name in (runpy.__file__, threading.__file__):
+        return "ours", ""
+    # A notebook cell has a temporary file's name, which says nothing.
+    short = "the cell" if "ipykernel" in name or name.startswith("<") else Path(name).name
+    return ("library" if name.startswith(_LIBRARIES) else "user"), short

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from amp_lessons.doctor.events import dtype_name
 
@@ -31,22 +31,43 @@ class Examiner:
     def __init__(self, observer: LoopObserver) -> None:
         self._observer = observer
         self._mode: _Examination | None = None
-        self._handles: list[Any] = []
+        self._labels: dict[int, str] = {}
         self._left = MOST_EXAMINATIONS
         self.modules: list[str] = []  # names of the modules that are running, innermost last
 
     def maybe_begin(self, number: int, model: nn.Module) -> None:
         """Examine the first iteration, and those after a skipped step until the budget is used up."""
         trouble = self._observer.skips_in_a_row > 0
-        if self._mode is not None or self._left == 0 or not (number == 0 or trouble) or _is_compiled(model):
+        if self._mode is not None:
+            _take_out(self._mode)  # it may have been paused
+            _insert_below(self._mode)
+            return
+        if self._left == 0 or not (number == 0 or trouble) or _is_compiled(model):
             return
         self._left -= 1
         for name, module in model.named_modules():
-            label = f"{name or 'the model'} ({type(module).__name__})"
-            self._handles.append(module.register_forward_pre_hook(lambda *_, label=label: self.modules.append(label)))
-            self._handles.append(module.register_forward_hook(lambda *_: self._leave(), always_call=True))
+            self._labels[id(module)] = f"{name or 'the model'} ({type(module).__name__})"
         self._mode = _Examination(self._observer, self)
-        self._mode.__enter__()
+        _insert_below(self._mode)
+
+    def knows(self, module: nn.Module) -> bool:
+        """Whether a module is part of what is examined."""
+        return self._mode is not None and id(module) in self._labels
+
+    def enters(self, module: nn.Module) -> None:
+        """A module's call begins."""
+        if self.knows(module):
+            self.modules.append(self._labels[id(module)])
+
+    def leaves(self, module: nn.Module) -> None:
+        """A module's call is over, or has failed."""
+        if self.knows(module) and self.modules:
+            self.modules.pop()
+
+    def pause(self) -> None:
+        """Look away until a model is called again: an evaluation or an optimizer's step is not examined."""
+        if self._mode is not None:
+            _take_out(self._mode)
 
     def look_at_inputs(self, inputs: tuple) -> None:
         """Note non-finite values in what the model is given."""
@@ -63,21 +84,13 @@ class Examiner:
         """Stop examining, if it is being done."""
         if self._mode is None:
             return
-        stack = _get_current_function_mode_stack()
-        if stack and stack[-1] is self._mode:  # a mode of the user's own on top of it must not be popped in its place
-            self._mode.__exit__(None, None, None)
+        _take_out(self._mode)
         self._mode.over = True
         if self._mode.differs:
             self._observer.add("op", issue="cuda-dtype", name=", ".join(sorted(self._mode.differs)), module="")
         self._mode = None
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._labels = {}
         self.modules = []
-
-    def _leave(self) -> None:
-        if self.modules:
-            self.modules.pop()
 
 
 class _Examination(TorchFunctionMode):
@@ -93,10 +106,13 @@ class _Examination(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_dynamo_compiling():
+            return func(*args, **kwargs)
         result = func(*args, **kwargs)
         if not self.over and not self._observer.quiet and self._found < 8:
             try:
-                self._look(func, args, kwargs, result)
+                with torch.no_grad():  # what looking computes must not reach the user's saved-tensor hooks
+                    self._look(func, args, kwargs, result)
             except Exception as error:  # noqa: BLE001 - looking must never break what is looked at
                 self._observer.trouble(error)
         return result
@@ -134,3 +150,21 @@ class _Examination(TorchFunctionMode):
 
 def _is_compiled(model: nn.Module) -> bool:
     return any(type(m).__name__ == "OptimizedModule" or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules())
+
+
+def _insert_below(mode: TorchFunctionMode) -> None:
+    """Put a mode under all that are active: the user's own are popped from the top when their blocks end."""
+    others = [_pop_mode() for _ in _get_current_function_mode_stack()]
+    _push_mode(mode)
+    for other in reversed(others):
+        _push_mode(other)
+
+
+def _take_out(mode: TorchFunctionMode) -> None:
+    """Remove a mode wherever it is among those that are active."""
+    stack = _get_current_function_mode_stack()
+    if any(other is mode for other in stack):
+        others = [_pop_mode() for _ in stack]
+        for other in reversed(others):
+            if other is not mode:
+                _push_mode(other)

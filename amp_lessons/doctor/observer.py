@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from amp_lessons.doctor.averages import Averages
-from amp_lessons.doctor.events import Event, Iteration, dtype_name, user_line
+from amp_lessons.doctor.events import Event, Iteration, dtype_name, user_lines
 from amp_lessons.doctor.examiner import Examiner
 from amp_lessons.doctor.hearing import HANDLERS
 from amp_lessons.doctor.ledger import Ledger
@@ -35,8 +36,12 @@ class LoopObserver:
         judge: Callable[[Sequence[Iteration]], list[Finding]],
         steps: int | None,
     ) -> None:
-        self.models = list(models)
-        self.optimizers: list[torch.optim.Optimizer] = []
+        # Each with its number; what the user has let go is not kept alive.
+        self._models: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        self._scalers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._model_ids: set[int] = set()
+        self._optimizers_seen = 0
         self.findings: dict[str, Finding] = {}
         self.troubles: list[str] = []
         self.recent: deque[Iteration] = deque([Iteration(0)], maxlen=KEPT_ITERATIONS)
@@ -44,22 +49,29 @@ class LoopObserver:
         self._judge = judge
         self._limit = steps
         self.everything = not optimizers
+        self.any_model = not models
+        self.calls = 0  # of nested models, one calling the other
         self.stepped = False  # whether this iteration has had its step: the next forward opens a new one
         self.skips = 0
-        self.skips_in_a_row = 0
+        self.skips_in_a_row = 0  # of the scaler that skips most
+        self.in_a_row: dict[int, int] = {}  # by scaler
+        self.outcomes: dict[int, bool] = {}  # whether an optimizer's last scaler.step was skipped
         self.updates = 0
         self.depth = 0  # of nested backward calls, as reentrant checkpointing makes them
         self.stages: dict[int, str] = {}
         self.inside_scaler_step = False
-        self._signatures: set[tuple] = set()
-        self.scaled_nodes: deque = deque(maxlen=64)
+        self._signatures: set[int] = set()
+        self.scaled_nodes: list[tuple[Any, Any]] = []  # autograd nodes that multiply by a loss scale, and the scale
+        self.penalties: list[tuple] = []
         self.pending: dict[str, Any] = {}
-        self.regions = 0
+        self.regions = 0  # autocast regions entered since the last step
+        self.entered: set[str] = set()  # their dtypes, in this iteration
+        self.zeroed_unseen = False
         self.quiet = False
         self.examiner = Examiner(self)
         self._averages = Averages()
-        for model in self.models:
-            self.ledger.track(model.parameters())
+        for model in models:
+            self.add_model(model)
         for optimizer in optimizers:
             self.adopt(optimizer)
 
@@ -67,49 +79,89 @@ class LoopObserver:
 
     def adopt(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch an optimizer too."""
-        if not any(optimizer is known for known in self.optimizers):
-            self.optimizers.append(optimizer)
+        if optimizer not in self._optimizers:
+            self._optimizers[optimizer] = self._optimizers_seen
+            self._optimizers_seen += 1
             self.ledger.track(self.parameters_of(optimizer))
 
-    def forward_begins(self, model: nn.Module, inputs: tuple) -> None:
-        """A watched model was called: perhaps a new iteration."""
-        if self.quiet:
-            return
-        if self.stepped:
-            self.close_iteration()
-        if not self.quiet:
-            self.examiner.maybe_begin(self.recent[-1].number, model)
-            self.examiner.look_at_inputs(inputs)
+    def add_model(self, model: nn.Module) -> None:
+        """Watch a model too."""
+        if model not in self._models:
+            self._models[model] = len(self._models)
+            self._model_ids = {id(known) for known in self._models}
+            self.ledger.track(model.parameters())
 
-    def forward_ends(self, model: nn.Module, inputs: tuple, output: Any) -> None:
-        """A watched model has answered."""
-        if self.quiet:
-            return
+    @property
+    def models(self) -> list[nn.Module]:
+        """The models that are watched."""
+        return list(self._models)
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """The optimizers that are watched."""
+        return list(self._optimizers)
+
+    def wants(self, module: nn.Module) -> bool:
+        """Whether to be told of a module's call: a watched model's, its parts' while they are examined, or any outermost one."""
+        if id(module) in self._model_ids or self.examiner.knows(module) or self._compiled_from(module):
+            return True
+        # A loss is a module too, but has nothing to train.
+        return self.any_model and self.calls == 0 and not self.quiet and next(module.parameters(), None) is not None
+
+    def _compiled_from(self, module: nn.Module) -> bool:
+        """Whether it is what torch.compile made of a watched model."""
+        return "_orig_mod" in module.__dict__.get("_modules", ()) and id(module._orig_mod) in self._model_ids
+
+    def call_begins(self, module: nn.Module, grad: bool, inputs: Sequence[Any]) -> None:
+        """A module was called: if it is a watched model, perhaps a new iteration."""
+        if self.any_model and self.calls == 0:
+            self.add_model(module)
+        if id(module) in self._model_ids or self._compiled_from(module):
+            self.calls += 1
+            if self.stepped and self.depth == 0:  # checkpointing calls models in the backward pass
+                self.close_iteration()
+            if not self.quiet and grad:
+                self.examiner.maybe_begin(self.recent[-1].number, module)
+                self.examiner.look_at_inputs(inputs)
+            elif not grad:
+                self.examiner.pause()
+        self.examiner.enters(module)
+
+    def call_ends(self, module: nn.Module, grad: bool, output: Any, failed: bool = False) -> None:
+        """A module has answered, or failed."""
+        self.examiner.leaves(module)
+        if id(module) in self._model_ids or self._compiled_from(module):
+            self.calls = max(self.calls - 1, 0)
+            if grad and not failed and not self.quiet and self.depth == 0:
+                self._note_forward(module, output)
+
+    def _note_forward(self, model: nn.Module, output: Any) -> None:
         parameter = next(model.parameters(), None)
         device = parameter.device.type if parameter is not None else "cpu"
         enabled = torch.is_autocast_enabled(device)
-        tensors = [t for t in (output if isinstance(output, (tuple, list)) else [output]) if isinstance(t, Tensor)]
+        outputs = output.values() if isinstance(output, dict) else output if isinstance(output, (tuple, list)) else [output]
+        tensors = [t for t in outputs if isinstance(t, Tensor)]
         self.add(
             "forward",
-            model=_index(model, self.models),
+            model=self._models.get(model, self._models.get(getattr(model, "_orig_mod", model), -1)),
             device=device,
             training=model.training,
             autocast=dtype_name(torch.get_autocast_dtype(device)) if enabled else "",
             regions=self.regions,
             output=dtype_name(tensors[0].dtype) if tensors else "",
             parameters=sorted({dtype_name(p.dtype) for p in model.parameters() if p.is_floating_point()}),
-            grad=torch.is_grad_enabled(),
+            entered=tuple(sorted(self.entered)),
         )
 
     def close_iteration(self) -> None:
         """The iteration is over: judge it if nothing quite like it was judged before."""
-        self.examiner.end()
         iteration = self.recent[-1]
-        self._averages.look(self, iteration.number)
         self.quiet = True  # reading values and judging must not be observed
         try:
+            self.examiner.end()
+            self._averages.look(self, iteration.number)
             iteration.resolve()
-            signature = iteration.signature
+            signature = hash(iteration.signature)
             if signature not in self._signatures or self.skips_in_a_row or iteration.number % EVERY == 0:
                 if len(self._signatures) < KNOWN_SIGNATURES:
                     self._signatures.add(signature)
@@ -117,9 +169,12 @@ class LoopObserver:
                     self.findings.setdefault(finding.rule, finding)
         except Exception as error:  # noqa: BLE001
             self.trouble(error)
-        self.quiet = self._limit is not None and iteration.number + 1 >= self._limit
+        finally:
+            self.quiet = self._limit is not None and iteration.number + 1 >= self._limit
         self.stepped = False
-        self.regions = 0
+        self.entered.clear()
+        self.scaled_nodes.clear()  # they hold whole graphs
+        self.penalties.clear()
         if iteration.events:
             self.recent.append(Iteration(iteration.number + 1))
 
@@ -131,7 +186,7 @@ class LoopObserver:
 
     def add(self, kind: str, **facts: Any) -> Event:
         """Note an event in the current iteration."""
-        event = Event(kind, user_line(), facts)
+        event = Event(kind, user_lines()[0], facts)
         events = self.recent[-1].events
         if len(events) < 2000:  # an accumulation of thousands of micro-batches must not fill memory
             events.append(event)
@@ -147,18 +202,24 @@ class LoopObserver:
 
     def before(self, name: str, args: tuple, kwargs: dict) -> None:
         """A patched call is about to run."""
+        if name == "call":
+            self.call_begins(args[0], args[1], (*args[2], *args[3].values()))
         handler = HANDLERS.get(("before", name))
         if handler is not None and not self.quiet:
             handler(self, args, kwargs)
 
     def after(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
         """A patched call has run."""
+        if name == "call":
+            self.call_ends(args[0], args[1], result)
         handler = HANDLERS.get(("after", name))
         if handler is not None and not self.quiet:
             handler(self, args, kwargs, result)
 
     def failed(self, name: str, args: tuple, kwargs: dict) -> None:
         """A patched call has raised."""
+        if name == "call":
+            self.call_ends(args[0], args[1], None, failed=True)
         handler = HANDLERS.get(("failed", name))
         if handler is not None and not self.quiet:
             handler(self, args, kwargs)
@@ -169,7 +230,11 @@ class LoopObserver:
 
     def number_of(self, optimizer: Any) -> int:
         """The place of an optimizer among those watched, -1 for another one."""
-        return _index(optimizer, self.optimizers)
+        return self._optimizers.get(optimizer, -1)
+
+    def scaler_number(self, scaler: Any) -> int:
+        """A number for each scaler that is used."""
+        return self._scalers.setdefault(scaler, len(self._scalers))
 
     @staticmethod
     def autocast_covers(parameters: Sequence[Tensor]) -> bool:
@@ -180,7 +245,3 @@ class LoopObserver:
     def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
         """All parameters of an optimizer."""
         return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def _index(item: Any, items: Sequence[Any]) -> int:
-    return next((i for i, known in enumerate(items) if known is item), -1)

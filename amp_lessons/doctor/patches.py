@@ -12,11 +12,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 
 class Observer(Protocol):
-    """What an observer offers: ``before`` and ``after`` (or ``failed``) are told a call's name, arguments and result."""
+    """What an observer offers: ``before`` and ``after`` (or ``failed``) are told a call's name, arguments and result.
+
+    Of modules it hears only those that it ``wants``.
+    """
+
+    def wants(self, module: nn.Module) -> bool: ...
 
     def before(self, name: str, args: tuple, kwargs: dict) -> None: ...
     def failed(self, name: str, args: tuple, kwargs: dict) -> None: ...
@@ -30,11 +36,9 @@ _undo: list[Callable[[], None]] = []
 _watchers = 0
 
 
-def observers() -> list[Observer]:
+def observers() -> tuple[Observer, ...]:
     """The observers of this thread, outermost first."""
-    if not hasattr(_local, "observers"):
-        _local.observers = []
-    return _local.observers
+    return getattr(_local, "observers", ())
 
 
 def attach(observer: Observer) -> None:
@@ -44,13 +48,13 @@ def attach(observer: Observer) -> None:
         if _watchers == 0:
             _install()
         _watchers += 1
-    observers().append(observer)
+    _local.observers = (*observers(), observer)
 
 
 def detach(observer: Observer) -> None:
     """Stop telling an observer; the last one to go puts everything back."""
     global _watchers
-    observers().remove(observer)
+    _local.observers = tuple(other for other in observers() if other is not observer)
     with _lock:
         _watchers -= 1
         if _watchers == 0:
@@ -59,11 +63,13 @@ def detach(observer: Observer) -> None:
 
 
 def _tell(phase: str, name: str, *details: Any) -> None:
-    for observer in tuple(observers()):
-        try:
-            getattr(observer, phase)(name, *details)
-        except Exception as error:  # noqa: BLE001 - watching must never break what is watched
-            observer.trouble(error)
+    # Without no_grad the observers' arithmetic would reach the user's saved-tensor hooks, and checkpointing counts those.
+    with torch.no_grad():
+        for observer in observers():
+            try:
+                getattr(observer, phase)(name, *details)
+            except Exception as error:  # noqa: BLE001 - watching must never break what is watched
+                observer.trouble(error)
 
 
 def _wrap(owner: Any, attribute: str, name: str) -> None:
@@ -73,7 +79,7 @@ def _wrap(owner: Any, attribute: str, name: str) -> None:
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not observers():
+        if torch.compiler.is_dynamo_compiling() or not observers():  # a compiler must see the original alone
             return original(*args, **kwargs)
         _tell("before", name, args, kwargs)
         try:
@@ -84,6 +90,31 @@ def _wrap(owner: Any, attribute: str, name: str) -> None:
         _tell("after", name, args, kwargs, result)
         return result
 
+    _replace(owner, attribute, original, wrapper)
+
+
+def _wrap_module_calls() -> None:
+    """Listen to the calls of modules. Hooks would do it too, but would be copied and pickled with the user's model."""
+    original = vars(nn.Module)["__call__"]
+
+    @functools.wraps(original)
+    def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling() or not any(observer.wants(self) for observer in observers()):
+            return original(self, *args, **kwargs)
+        details = (self, torch.is_grad_enabled(), args, kwargs), {}
+        _tell("before", "call", *details)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            _tell("failed", "call", *details)
+            raise
+        _tell("after", "call", *details, result)
+        return result
+
+    _replace(nn.Module, "__call__", original, call)
+
+
+def _replace(owner: Any, attribute: str, original: Any, wrapper: Any) -> None:
     setattr(owner, attribute, wrapper)
 
     def put_back() -> None:
@@ -98,10 +129,10 @@ def _install() -> None:
     for owner, attribute, name in _targets():
         if attribute in vars(owner):
             _wrap(owner, attribute, name)
-    pre = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: _tell("before", "step", (optimizer, *args), kwargs))
-    post = register_optimizer_step_post_hook(
-        lambda optimizer, args, kwargs: _tell("after", "step", (optimizer, *args), kwargs, None)
-    )
+    _wrap_module_calls()
+    # The arguments that these hooks are given begin with the optimizer.
+    pre = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: _tell("before", "step", args, kwargs))
+    post = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _tell("after", "step", args, kwargs, None))
     _undo.extend([pre.remove, post.remove])
 
 

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import runpy
 import sys
-import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from amp_lessons.doctor.watch import Doctor
 
@@ -22,36 +17,6 @@ class ScriptDoctor(Doctor):
 
     def __init__(self, steps: int | None = None) -> None:
         super().__init__([], [], [], steps)
-        self._thread = threading.get_ident()
-        self._depth = 0  # of modules that call modules: only the outermost is a model
-
-    def __enter__(self) -> ScriptDoctor:
-        super().__enter__()
-        self._handles.append(register_module_forward_pre_hook(self._call_begins))
-        self._handles.append(register_module_forward_hook(self._call_ends, always_call=True))
-        return self
-
-    def _call_begins(self, module: nn.Module, inputs: tuple) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        self._depth += 1
-        if self._depth == 1 and self._is_model(module):
-            if not any(module is known for known in self._observer.models):
-                self._observer.models.append(module)
-                self._observer.ledger.track(module.parameters())
-            self._mine(self._observer.forward_begins)(module, inputs)
-
-    def _call_ends(self, module: nn.Module, inputs: tuple, output: Any) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        self._depth = max(self._depth - 1, 0)
-        if self._depth == 0 and output is not None and self._is_model(module):
-            self._mine(self._observer.forward_ends)(module, inputs, output)
-
-    @staticmethod
-    def _is_model(module: nn.Module) -> bool:
-        """A loss is a module too, but has nothing to train."""
-        return next(module.parameters(), None) is not None
 
 
 def run(target: str, arguments: Sequence[str], is_module: bool = False, steps: int | None = None) -> int:

@@ -26,7 +26,7 @@ class Doctor:
         self._models = models
         self._scalers = scalers
         self._observer = LoopObserver(models, optimizers, judge, steps)
-        self._handles: list[Any] = []
+        self._running = False
 
     @property
     def findings(self) -> list[Finding]:
@@ -34,40 +34,24 @@ class Doctor:
         return ordered(list(self._observer.findings.values()))
 
     def __enter__(self) -> Doctor:
-        if self._handles:
+        if self._running:
             raise LessonError("This watch is already running; make another one with watch(...).")
-        observer = self._observer
-        for model in self._models:
-            self._handles.append(model.register_forward_pre_hook(self._mine(observer.forward_begins)))
-            self._handles.append(model.register_forward_hook(self._mine(observer.forward_ends)))
-        patches.attach(observer)
+        self._running = True
+        patches.attach(self._observer)
         for scaler in self._scalers:
-            note_scaler(observer, scaler)
+            note_scaler(self._observer, scaler)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        observer = self._observer
-        observer.close_iteration()
-        patches.detach(observer)
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        try:
+            with torch.no_grad():
+                self._observer.close_iteration()
+        finally:
+            patches.detach(self._observer)
+            self._running = False
         cause = cause_of(error) if isinstance(error, Exception) else None
         if cause and hasattr(error, "add_note"):  # Python 3.11
             error.add_note(f"amp_lessons doctor: {cause}")
-
-    def _mine(self, method: Any) -> Any:
-        """The hook, for this thread alone and without its own failures."""
-        observer = self._observer
-
-        def hook(*args: Any) -> None:
-            if observer in patches.observers():
-                try:
-                    method(*args)
-                except Exception as problem:  # noqa: BLE001 - watching must never break what is watched
-                    observer.trouble(problem)
-
-        return hook
 
     def __str__(self) -> str:
         return as_text(self.findings, self._steps, self._observer.troubles)

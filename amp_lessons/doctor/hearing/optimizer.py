@@ -29,13 +29,16 @@ def before_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     optimizer = args[0]
     if not observer.mine(optimizer):
         return
+    closure = len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
+    if closure and observer.stepped:  # forward and backward come inside this step
+        observer.close_iteration()
     if observer.everything:
         observer.adopt(optimizer)
+    observer.examiner.pause()
     parameters = observer.parameters_of(optimizer)
     if not observer.inside_scaler_step:
         note_changes(observer, parameters)
     scales = [] if observer.inside_scaler_step else observer.ledger.scales(parameters)
-    closure = len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
     facts: dict[str, Any] = {}
     if observer.looks_closely and not scales and not closure:
         grads = [p.grad for p in parameters if p.grad is not None and not p.grad.is_sparse]
@@ -57,6 +60,7 @@ def before_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         grads=sum(p.grad is not None for p in parameters),
         eps=float(optimizer.defaults.get("eps") or 0.0),
         dtypes=",".join(sorted({dtype_name(p.dtype) for p in parameters})),
+        **observer.ledger.parts(parameters),
         **facts,
     )
 
@@ -67,7 +71,12 @@ def after_step(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -
     if not observer.mine(optimizer):
         return
     observer.stepped = True
-    observer.ledger.accept(observer.parameters_of(optimizer))
+    observer.regions = 0
+    parameters = observer.parameters_of(optimizer)
+    if observer.inside_scaler_step:
+        observer.ledger.accept(parameters)  # scaler.step's own end is still to come
+    else:
+        observer.ledger.unscaled(parameters, used=True)
     sample = observer.pending.pop("watched_weight", None)
     if sample is not None:
         parameter, before = sample
@@ -85,11 +94,9 @@ def before_scheduler(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     optimizer = getattr(args[0], "optimizer", None)
     if optimizer is None or not observer.mine(optimizer) or not observer.stepped:
         return
-    steps = list(observer.recent[-1].all("scaler-step", optimizer=observer.number_of(optimizer)))
-    observer.add(
-        "scheduler", name=type(args[0]).__name__, after_skip=bool(steps) and bool(steps[-1].get("skipped")),
-        fused=bool(steps) and steps[-1].get("fused", False),
-    )  # fmt: skip
+    skipped = observer.outcomes.get(observer.number_of(optimizer), False)
+    fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+    observer.add("scheduler", name=type(args[0]).__name__, after_skip=skipped, fused=fused)
 
 
 @heard("before", "save")
@@ -103,6 +110,8 @@ def after_region_enter(observer: LoopObserver, args: tuple, kwargs: dict, result
     region = args[0]
     module = type(region).__module__
     observer.regions += 1
+    if region._enabled:
+        observer.entered.add(dtype_name(region.fast_dtype))
     if ".cuda.amp" in module or ".cpu.amp" in module:
         observer.add("region", deprecated=module)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.amp.grad_scaler import OptState
 
 from amp_lessons.doctor.events import dtype_name, later
 from amp_lessons.doctor.hearing import heard
@@ -50,6 +51,8 @@ def before_unscale(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         grads=len(grads),
         dtypes=",".join(sorted({dtype_name(g.dtype) for g in grads})),
         norm=None,
+        scaler=observer.scaler_number(scaler),
+        **observer.ledger.parts(parameters),
     )
 
 
@@ -60,11 +63,7 @@ def after_unscale(observer: LoopObserver, args: tuple, kwargs: dict, result: Any
         return
     parameters = observer.parameters_of(optimizer)
     observer.stages[id(optimizer)] = "unscaled"
-    for parameter in parameters:
-        entry = observer.ledger.entries.get(id(parameter))
-        if entry is not None:
-            entry.scale = None
-    observer.ledger.accept(parameters)
+    observer.ledger.unscaled(parameters)
     if observer.looks_closely:
         unscale = observer.recent[-1].of("unscale")
         if unscale:
@@ -84,6 +83,7 @@ def before_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict) -> Non
     if fused and stage == "ready":
         note_changes(observer, parameters)
     observer.inside_scaler_step = True
+    observer.examiner.pause()
     observer.add(
         "scaler-step",
         optimizer=observer.number_of(optimizer),
@@ -93,6 +93,8 @@ def before_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict) -> Non
         trainable=sum(p.requires_grad for p in parameters),
         inside_autocast=observer.autocast_covers(parameters),
         fused=fused,
+        scaler=observer.scaler_number(scaler),
+        **observer.ledger.parts(parameters),
     )
 
 
@@ -109,11 +111,8 @@ def after_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict, result:
     infinite = any(float(flag) > 0 for flag in found.values())  # step has waited for these already
     if events:
         events[-1].facts["skipped"] = infinite
-    for parameter in observer.parameters_of(optimizer):
-        entry = observer.ledger.entries.get(id(parameter))
-        if entry is not None:
-            entry.scale = None
-    observer.ledger.accept(observer.parameters_of(optimizer))
+    observer.outcomes[observer.number_of(optimizer)] = infinite
+    observer.ledger.unscaled(observer.parameters_of(optimizer), used=True)
 
 
 @heard("failed", "scaler.step")
@@ -124,7 +123,11 @@ def failed_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict) -> Non
 @heard("before", "scaler.update")
 def before_update(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     scaler = args[0]
-    observer.pending["scale"] = later(scaler._scale) if scaler.is_enabled() and scaler._scale is not None else None
+    observer.pending["scale"] = None
+    if scaler.is_enabled() and scaler._scale is not None:
+        observer.pending["scale"] = later(scaler._scale)
+        stepped = [s for s in scaler._per_optimizer_states.values() if s["stage"] is OptState.STEPPED]
+        observer.pending["found"] = any(float(flag) > 0 for s in stepped for flag in s["found_inf_per_device"].values())
 
 
 @heard("after", "scaler.update")
@@ -133,8 +136,11 @@ def after_update(observer: LoopObserver, args: tuple, kwargs: dict, result: Any)
     before = observer.pending.pop("scale", None)
     if before is None:
         return
-    skipped = any(event.get("skipped") for event in observer.recent[-1].of("scaler-step"))
-    observer.skips_in_a_row = observer.skips_in_a_row + 1 if skipped else 0
+    number = observer.scaler_number(scaler)
+    # The scaler's own record is gone after update; a GAN's steps lie in different iterations.
+    skipped = observer.pending.pop("found", False)
+    in_a_row = observer.in_a_row[number] = observer.in_a_row.get(number, 0) + 1 if skipped else 0
+    observer.skips_in_a_row = max(observer.in_a_row.values())
     observer.skips += skipped
     observer.updates += 1
     # Optimizers that still hold scaled gradients would be unscaled by another scale than theirs.
@@ -144,7 +150,7 @@ def after_update(observer: LoopObserver, args: tuple, kwargs: dict, result: Any)
         if observer.stages.get(id(o), "ready") != "stepped" and observer.ledger.scales(observer.parameters_of(o))
     ]
     observer.add(
-        "update", before=before, after=later(scaler._scale), skipped=skipped, skips_in_a_row=observer.skips_in_a_row,
+        "update", before=before, after=later(scaler._scale), skipped=skipped, skips_in_a_row=in_a_row, scaler=number,
         skips=observer.skips, updates=observer.updates, waiting=tuple(waiting), by_hand=len(args) > 1 or bool(kwargs),
     )  # fmt: skip
     observer.stages.clear()

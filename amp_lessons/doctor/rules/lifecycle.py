@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from amp_lessons.doctor.events import Iteration
@@ -13,15 +14,19 @@ from amp_lessons.doctor.rules.wording import at, number
 def accumulation_not_divided(recent: Sequence[Iteration]) -> Finding | None:
     """Several micro-batches were added up, and none of their losses was divided by their number."""
     now = recent[-1]
-    backwards = [e for e in now.of("backward") if e.parameters]
-    steps = now.of("step", "scaler-step")
-    forwards = [e for e in now.of("forward") if e.grad and e.training]
-    added = [e for e in backwards if e.accumulated]
-    if not steps or len(added) < 1 or any(e.divided for e in backwards) or len(forwards) < len(backwards):
+    # Micro-batches go backward in one and the same place; different losses of one batch do it in different ones.
+    added = [e for e in now.of("backward") if e.parameters and e.accumulated]
+    places = Counter(e.path for e in added)
+    if not places or not now.of("step", "scaler-step"):
+        return None
+    place = places.most_common(1)[0][0]
+    backwards = [e for e in now.of("backward") if e.parameters and e.path == place]
+    forwards = [e for e in now.of("forward") if e.training]
+    count = len(backwards)
+    if count < 2 or any(e.divided for e in backwards) or len(forwards) < count:
         return None
     if any(e.kind == "changed" for e in now.events):
         return None  # divided afterwards, on the gradients
-    count = len(backwards)
     norms = [e.norm for e in backwards if e.norm is not None and math.isfinite(e.norm)]
     grown = f"; the gradient norm grew from {number(norms[0])} to {number(norms[-1])}" if len(norms) > 1 else ""
     evidence = f"{count} backward passes were added up before the step, none of a loss divided by {count}{at(backwards[-1])}{grown}"

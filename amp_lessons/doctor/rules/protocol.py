@@ -46,8 +46,10 @@ def missing_step(recent: Sequence[Iteration]) -> Finding | None:
     """Scaled backward passes, but the scaler was never asked to step."""
     now = recent[-1]
     backwards = list(now.all("backward", scaled=True))
-    if len(backwards) < 16 or now.of("scaler-step", "step"):
-        return None
+    if len(backwards) < 16 or now.of("scaler-step", "step") or now.number > 0:
+        return None  # later iterations begin after a step, and may end where the watch ends
+    if all(e.divided for e in backwards) and len(backwards) < 256:
+        return None  # an accumulation, and a long one
     evidence = f"{len(backwards)} scaled backward passes and no optimizer step so far"
     why = "Gradients only add up; the weights never change. An accumulation this long would be unusual."
     return Finding("missing-step", "warning", evidence, why, "scaler.step(optimizer); scaler.update()", 4, now.number)
@@ -113,7 +115,7 @@ def update_between_optimizers(recent: Sequence[Iteration]) -> Finding | None:
             update = event
         elif event.kind == "backward" and event.scaled:
             waiting = {}
-        elif event.kind in ("unscale", "scaler-step") and event.get("optimizer") in waiting:
+        elif event.kind in ("unscale", "scaler-step") and event.optimizer in waiting and event.scaler == update.scaler:
             evidence = (
                 f"update() ran{at(update)} while optimizer {event.optimizer} still had gradients scaled by {scale(waiting[event.optimizer])}"
                 + (f"; they were then divided by {scale(update.after)}" if changed else "; the next change of scale will hit them")
@@ -128,20 +130,16 @@ def update_between_optimizers(recent: Sequence[Iteration]) -> Finding | None:
 
 def scale_changed_in_accumulation(recent: Sequence[Iteration]) -> Finding | None:
     """Micro-batches with different loss scales, or scaled and unscaled ones, were added into one gradient."""
-    scales: list[float] = []
-    for event in recent[-1].of("backward", "zero-grad", "unscale", "scaler-step"):
-        if event.kind != "backward":
-            if event.kind != "unscale":
-                scales = []
-            continue
+    for event in recent[-1].of("unscale", "scaler-step", "step"):
         if event.mixed:
-            evidence = f"a backward pass{at(event)} added to gradients that were {'un' if event.scaled else ''}scaled"
+            evidence = f"optimizer {event.optimizer} used gradients{at(event)} that sum scaled and unscaled parts"
             return _mixed(evidence, recent[-1].number)
-        if event.scaled:
-            if event.accumulated and scales and event.scale != scales[-1]:
-                evidence = f"one gradient holds a part scaled by {scale(scales[-1])} and a part scaled by {scale(event.scale)}{at(event)}"
-                return _mixed(evidence, recent[-1].number)
-            scales.append(event.scale)
+        if event.first_scale != event.last_scale:
+            evidence = (
+                f"the gradients of optimizer {event.optimizer} hold a part scaled by {scale(event.first_scale)} and a part "
+                f"scaled by {scale(event.last_scale)}{at(event)}"
+            )
+            return _mixed(evidence, recent[-1].number)
     return None
 
 

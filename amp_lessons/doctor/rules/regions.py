@@ -50,14 +50,9 @@ def backward_inside_region(recent: Sequence[Iteration]) -> Finding | None:
 
 def penalty_on_scaled_gradients(recent: Sequence[Iteration]) -> Finding | None:
     """A gradient penalty was computed from gradients that are multiplied by the loss scale."""
-    events = recent[-1].of("penalty", "get-scale", "scale", "backward")
-    for place, event in enumerate(events):
-        if event.kind != "penalty" or not event.scaled or event.scale == 1:
+    for event in recent[-1].all("penalty", used_scaled=True):
+        if event.scale == 1:
             continue
-        behind = [e.kind for e in events[place + 1 :]]
-        until_loss = behind[: next((i for i, kind in enumerate(behind) if kind in ("scale", "backward")), len(behind))]
-        if "get-scale" in until_loss:
-            continue  # the documented way: divide by scaler.get_scale() before the penalty
         evidence = (
             f"gradients made with create_graph=True{at(event)} have a norm of {number(event.norm)}, of which the loss scale is "
             f"{scale(event.scale)}; unscaled it is {number(event.norm / event.scale)}"

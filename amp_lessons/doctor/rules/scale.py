@@ -69,9 +69,10 @@ def fp16_loss(recent: Sequence[Iteration]) -> Finding | None:
 def scaler_not_needed(recent: Sequence[Iteration]) -> Finding | None:
     """A scaler works, but the forward pass is bf16 or float32."""
     now = recent[-1]
-    forwards = [e for e in now.of("forward") if e.grad]
-    scales = now.of("scale")
-    if not forwards or not scales or any(e.autocast == "float16" or "float16" in e.parameters or e.output == "float16" for e in forwards):
+    forwards, scales = now.of("forward"), now.of("scale")
+    if not forwards or not scales:
+        return None
+    if any("float16" in (e.autocast, e.output, *e.parameters, *e.entered) for e in forwards):
         return None
     used = forwards[0].autocast or ("bfloat16" if forwards[0].output == "bfloat16" else "float32")
     evidence = f"{len(forwards)} forward pass(es) in {used}, and the loss multiplied by {scale(scales[0].scale)}{at(scales[0])}"
@@ -83,7 +84,7 @@ def scaler_not_needed(recent: Sequence[Iteration]) -> Finding | None:
 def fp16_without_scaler(recent: Sequence[Iteration]) -> Finding | None:
     """fp16 autocast without a scaler, and gradients at fp16's floor."""
     now = recent[-1]
-    forwards = [e for e in now.of("forward") if e.autocast == "float16" and e.grad]
+    forwards = list(now.all("forward", autocast="float16"))
     backwards = now.of("backward")
     if not forwards or not backwards or any(e.scaled for e in backwards):
         return None
