@@ -159,7 +159,7 @@ _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
                 "Every .grad was None, so there was nothing to check.",
                 correct=True,
             ),
-            Answer("Whether the loss scale is too high", "Too high a scale gives inf, which is checked and skipped, without an error."),
+            Answer("Whether the loss scale is too high", "Too high a scale gives inf: that is checked and skipped, no error."),
         ),
     ),
     "7-same-loss": (
