@@ -38,8 +38,11 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "the raw outputs.",
     ),
     (
-        r"(must have the same dtype|expected m1 and m2 to have the same dtype|expected scalar type)",
-        "a float16 tensor left the autocast region and met a float32 one; write .float() where it leaves.",
+        # With a 16-bit dtype in it: the same words also come from mistakes that have nothing to do with mixed precision.
+        r"^(?=.*(Half|BFloat16)).*(must have the same dtype|to have (the )?same dtype|expected scalar type|Input type .* should be the same"
+        r"|dtypes match)",
+        "a 16-bit tensor met a float32 one outside the autocast region; write .float() where it leaves the region, or use "
+        "torch.amp.custom_fwd and custom_bwd if it is a torch.autograd.Function of your own.",
     ),
     (
         r"value cannot be converted to type (c10::|at::)?Half without overflow",
@@ -50,7 +53,7 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "the checkpoint was saved from a disabled GradScaler; load it only if it is not empty.",
     ),
     (
-        r"not implemented for 'BFloat16'",
+        r"_amp_foreach_non_finite_check_and_unscale\w*\" not implemented for 'BFloat16'",
         "the gradients are bfloat16, which GradScaler does not take on CUDA; bf16 needs no scaler.",
     ),
     (
@@ -62,8 +65,16 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "nn.LSTM does not run in float16 on the CPU; use bfloat16 there, or leave the LSTM out of the autocast region.",
     ),
     (
-        r"gradients for .* is non-finite",
+        r"gradients .*is non-finite, so it cannot be clipped",
         "clip_grad_norm_(error_if_nonfinite=True) raises on an overflow that GradScaler would have skipped; leave the option out.",
+    ),
+    (
+        r"Attempted (step|unscale_|update) but _scale is None",
+        "scaler.scale(loss).backward() has not run: the loss went backward without the scaler.",
+    ),
+    (
+        r"Got unsupported ScalarType BFloat16",
+        "NumPy has no bfloat16; write .float() before .numpy().",
     ),
     (
         r"Closure use is not currently supported",
@@ -74,4 +85,4 @@ CAUSES: tuple[tuple[str, str], ...] = (
 
 def cause_of(error: BaseException) -> str | None:
     """The likely cause of an error in a mixed-precision loop, one sentence; None for an error that is not known."""
-    return next((cause for pattern, cause in CAUSES if re.search(pattern, str(error))), None)
+    return next((cause for pattern, cause in CAUSES if re.search(pattern, str(error), re.DOTALL)), None)

@@ -81,8 +81,8 @@ def _wrap(owner: Any, attribute: str, name: str) -> None:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling() or not observers():  # a compiler must see the original alone
             return original(*args, **kwargs)
-        _tell("before", name, args, kwargs)
         try:
+            _tell("before", name, args, kwargs)
             result = original(*args, **kwargs)
         except BaseException:
             _tell("failed", name, args, kwargs)
@@ -102,8 +102,8 @@ def _wrap_module_calls() -> None:
         if torch.compiler.is_dynamo_compiling() or not any(observer.wants(self) for observer in observers()):
             return original(self, *args, **kwargs)
         details = (self, torch.is_grad_enabled(), args, kwargs), {}
-        _tell("before", "call", *details)
         try:
+            _tell("before", "call", *details)
             result = original(self, *args, **kwargs)
         except BaseException:
             _tell("failed", "call", *details)

@@ -131,6 +131,8 @@ def update_between_optimizers(recent: Sequence[Iteration]) -> Finding | None:
 def scale_changed_in_accumulation(recent: Sequence[Iteration]) -> Finding | None:
     """Micro-batches with different loss scales, or scaled and unscaled ones, were added into one gradient."""
     for event in recent[-1].of("unscale", "scaler-step", "step"):
+        if event.get("repeated"):
+            continue  # that is a mistake of its own, and raises
         if event.mixed:
             evidence = f"optimizer {event.optimizer} used gradients{at(event)} that sum scaled and unscaled parts"
             return _mixed(evidence, recent[-1].number)
