@@ -16,6 +16,10 @@ from amp_lessons.training import TrainingRun
 
 # Two short lines a recipe: the long labels of the recipes would run into each other.
 NAMES = {"fp32": ("FP32", ""), "fp16": ("fp16", "no scaler"), "amp": ("AMP", "fp16 + GradScaler"), "bf16": ("BF16", "")}
+CAPTION = (
+    "The photograph, and beside it what FP32, fp16 without a scaler, AMP and BF16 have learned of it, with PSNR, loss, share "
+    "of zero gradients and loss scale under each."
+)
 
 
 class Portraits(Picture):
@@ -25,7 +29,7 @@ class Portraits(Picture):
     ``psnr`` what each recipe has reached, in dB.
     """
 
-    def __init__(self, target: numpy.ndarray, caption: str | None = None) -> None:
+    def __init__(self, target: numpy.ndarray, caption: str = CAPTION) -> None:
         figure, axes = new_figure(8.6, 3.15, ncols=1 + len(RECIPES))
         # By hand: the automatic layout does not make room for the texts under the pictures.
         for number, place in enumerate(axes):
