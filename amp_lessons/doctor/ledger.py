@@ -76,7 +76,8 @@ class Ledger:
 
     def entries(self, parameters: Iterable[Tensor]) -> list[Entry]:
         """The entries of those parameters that are tracked."""
-        return [entry for parameter in parameters if (entry := self.entry(parameter)) is not None]
+        known = self._entries
+        return [e for p in parameters if (e := known.get(id(p))) is not None and e.parameter() is p]
 
     def changed(self, parameters: Iterable[Tensor] | None = None) -> list[Tensor]:
         """The parameters whose gradient is no longer the one last seen, and is not None; None ones start anew."""
@@ -107,11 +108,10 @@ class Ledger:
 
     def unscaled(self, parameters: Iterable[Tensor], used: bool = False) -> None:
         """These gradients were unscaled, and perhaps used by a step."""
-        for parameter in parameters:
-            if (entry := self.entry(parameter)) is not None:
-                entry.scale = entry.last = None
-                entry.used = entry.used or used
-                entry.see(parameter.grad)
+        for entry in self.entries(parameters):
+            entry.scale = entry.last = None
+            entry.used = entry.used or used
+            entry.see(entry.parameter().grad)
 
     def scales(self, parameters: Iterable[Tensor]) -> list[float | Tensor]:
         """The loss scales that these parameters' gradients are multiplied by."""

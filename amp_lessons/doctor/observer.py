@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -68,14 +68,13 @@ class LoopObserver:
         self.entered: set[str] = set()  # their dtypes, in this iteration
         self.zeroed_unseen = False
         self.quiet = False
+        self._dtypes: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()
         self.examiner = Examiner(self)
         self._averages = Averages()
         for model in models:
             self.add_model(model)
         for optimizer in optimizers:
             self.adopt(optimizer)
-
-    # -- what the watch calls ------------------------------------------------------------------------------------
 
     def adopt(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch an optimizer too."""
@@ -149,7 +148,7 @@ class LoopObserver:
             autocast=dtype_name(torch.get_autocast_dtype(device)) if enabled else "",
             regions=self.regions,
             output=dtype_name(tensors[0].dtype) if tensors else "",
-            parameters=sorted({dtype_name(p.dtype) for p in model.parameters() if p.is_floating_point()}),
+            parameters=self.dtypes_of(model, model.parameters),
             entered=tuple(sorted(self.entered)),
         )
 
@@ -198,8 +197,6 @@ class LoopObserver:
         number = self.recent[-1].number
         return number < CLOSELY or number % EVERY == 0 or self.skips_in_a_row > 0
 
-    # -- what the patches call -----------------------------------------------------------------------------------
-
     def before(self, name: str, args: tuple, kwargs: dict) -> None:
         """A patched call is about to run."""
         if name == "call":
@@ -231,6 +228,12 @@ class LoopObserver:
     def number_of(self, optimizer: Any) -> int:
         """The place of an optimizer among those watched, -1 for another one."""
         return self._optimizers.get(optimizer, -1)
+
+    def dtypes_of(self, owner: Any, parameters: Callable[[], Iterable[Tensor]]) -> list[str]:
+        """The dtypes of a model's or optimizer's parameters; asked for anew now and then, since they hardly ever change."""
+        if self.looks_closely or owner not in self._dtypes:
+            self._dtypes[owner] = sorted({dtype_name(p.dtype) for p in parameters() if p.is_floating_point()})
+        return self._dtypes[owner]
 
     def scaler_number(self, scaler: Any) -> int:
         """A number for each scaler that is used."""

@@ -99,7 +99,12 @@ def _wrap_module_calls() -> None:
 
     @functools.wraps(original)
     def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling() or not any(observer.wants(self) for observer in observers()):
+        if torch.compiler.is_dynamo_compiling():
+            return original(self, *args, **kwargs)
+        for observer in observers():
+            if observer.wants(self):
+                break
+        else:
             return original(self, *args, **kwargs)
         details = (self, torch.is_grad_enabled(), args, kwargs), {}
         try:

@@ -59,7 +59,7 @@ def before_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         cache=torch.is_autocast_cache_enabled(),
         grads=sum(p.grad is not None for p in parameters),
         eps=float(optimizer.defaults.get("eps") or 0.0),
-        dtypes=",".join(sorted({dtype_name(p.dtype) for p in parameters})),
+        dtypes=",".join(observer.dtypes_of(optimizer, lambda: parameters)),
         **observer.ledger.parts(parameters),
         **facts,
     )

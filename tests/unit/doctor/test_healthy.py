@@ -1019,6 +1019,116 @@ def checkpointed_whole_model(watching):
     return doctor
 
 
+@healthy
+def step_in_the_backward_pass(watching):
+    """An optimizer for each parameter steps as soon as its gradient is there (PyTorch's tutorial on saving memory)."""
+    model = mlp()
+    optimizers = {p: torch.optim.Adam([p], lr=1e-3) for p in model.parameters()}
+
+    def step_now(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step_now)
+    with watching(model, list(optimizers.values())) as doctor:
+        for x, y in batches(6):
+            F.mse_loss(model(x), y).backward()
+    return doctor
+
+
+@healthy
+def step_in_the_backward_pass_of_a_checkpointed_model(watching):
+    inner = mlp()
+    model = WatchedBlock(inner, reentrant=True)
+    optimizers = {p: torch.optim.Adam([p], lr=1e-3) for p in model.parameters()}
+
+    def step_now(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step_now)
+    with watching([model, inner], list(optimizers.values())) as doctor:
+        for x, y in batches(6):
+            F.mse_loss(model(x), y).backward()
+    return doctor
+
+
+@healthy
+def one_optimizer_skipped_and_the_other_not(watching):
+    """The loss reaches one of two optimizers only every other step, and only those that have gradients are stepped."""
+    first, second, scaler = mlp(), mlp(seed=1), low_scaler()
+    optimizers = [sgd(first), sgd(second)]
+    with watching([first, second], optimizers, scaler) as doctor:
+        for i, (x, y) in enumerate(batches(8)):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = forward_loss(first, x, y)
+            if i % 2:
+                loss = loss + forward_loss(second, x, y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizers[0])
+            if i % 2:
+                scaler.step(optimizers[1])
+            scaler.update()
+    return doctor
+
+
+@healthy
+def gradient_clipping_with_a_generator_of_some_parameters(watching):
+    model, scaler = mlp(), low_scaler()
+    optimizer = sgd(model)
+    with watching(model, optimizer, scaler) as doctor:
+        for x, y in batches(6):
+            scaler.scale(forward_loss(model, x, y)).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_((p for name, p in model.named_parameters() if "weight" in name), 0.1)
+            nn.utils.clip_grad_norm_(model[2].bias, 0.1)
+            finish(scaler, optimizer)
+    return doctor
+
+
+@healthy
+def gradients_looked_at_but_not_changed(watching):
+    model, scaler = mlp(), low_scaler()
+    optimizer = sgd(model)
+    with watching(model, optimizer, scaler) as doctor:
+        for x, y in batches(6):
+            scaler.scale(forward_loss(model, x, y)).backward()
+            torch.nn.utils.get_total_norm([p.grad for p in model.parameters()]).item()
+            finish(scaler, optimizer)
+    return doctor
+
+
+@healthy
+def teacher_and_student(watching):
+    student, teacher, scaler = mlp(), mlp(seed=1).eval().requires_grad_(False), low_scaler()
+    optimizer = sgd(student)
+    with watching([student, teacher], optimizer, scaler) as doctor:
+        for x, _ in batches(6):
+            with torch.no_grad():
+                target = teacher(x)
+            with fp16():
+                loss = F.mse_loss(student(x), target)
+            scaler.scale(loss).backward()
+            finish(scaler, optimizer)
+    return doctor
+
+
+def test_region_around_each_step_is_not_taken_for_one_around_the_loop():
+    """A region that is entered anew has no stale weights: another mistake, and a smaller one."""
+    model, scaler = mlp(), low_scaler()
+    optimizer = sgd(model)
+    with watch(model, optimizer, scaler) as doctor:
+        for x, y in batches(4):
+            with fp16():
+                scaler.scale(F.mse_loss(model(x), y)).backward()
+                finish(scaler, optimizer)
+    rules = {finding.rule for finding in doctor.findings}
+    assert "step-inside-autocast" in rules and "loop-inside-autocast" not in rules
+
+
 # -- two processes --------------------------------------------------------------------------------------------------
 
 
