@@ -118,11 +118,13 @@ class Ledger:
         return [e.scale for e in self.entries(parameters) if e.scale is not None and e.identity is not None]
 
     def parts(self, parameters: Iterable[Tensor]) -> dict[str, Any]:
-        """Facts on what these parameters' gradients sum: whether scaled and unscaled parts, and the first and last scale."""
+        """Facts on what these parameters' gradients sum: whether scaled and unscaled parts, whether one is left over from the
+        last step, and the first and last scale."""
         entries = [entry for entry in self.entries(parameters) if entry.identity is not None]
         several = next((e for e in entries if e.scale is not None and e.last is not e.scale), None)
         return {
             "mixed": any(entry.mixed for entry in entries),
+            "left_over": any(entry.mixed and entry.used for entry in entries),
             "first_scale": several.scale if several else None,
             "last_scale": several.last if several else None,
         }

@@ -135,7 +135,9 @@ def scale_changed_in_accumulation(recent: Sequence[Iteration]) -> Finding | None
             continue  # that is a mistake of its own, and raises
         if event.mixed:
             evidence = f"optimizer {event.optimizer} used gradients{at(event)} that sum scaled and unscaled parts"
-            return _mixed(evidence, recent[-1].number)
+            if event.left_over:
+                evidence += "; the unscaled part is left over from the step before, since they were not set to zero"
+            return _mixed(evidence, recent[-1].number, "optimizer.zero_grad()  # after each step" if event.left_over else None)
         if event.first_scale != event.last_scale:
             evidence = (
                 f"the gradients of optimizer {event.optimizer} hold a part scaled by {scale(event.first_scale)} and a part "
@@ -145,9 +147,9 @@ def scale_changed_in_accumulation(recent: Sequence[Iteration]) -> Finding | None
     return None
 
 
-def _mixed(evidence: str, step: int) -> Finding:
+def _mixed(evidence: str, step: int, fix: str | None = None) -> Finding:
     why = "The sum cannot be unscaled by one number any more, so the micro-batches count with different weights."
-    fix = "call scaler.unscale_, scaler.step and scaler.update only after the last micro-batch"
+    fix = fix or "call scaler.unscale_, scaler.step and scaler.update only after the last micro-batch"
     return Finding("scale-changed-in-accumulation", "error", evidence, why, fix, lesson=5, step=step)
 
 

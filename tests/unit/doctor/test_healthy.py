@@ -1129,6 +1129,20 @@ def test_region_around_each_step_is_not_taken_for_one_around_the_loop():
     assert "step-inside-autocast" in rules and "loop-inside-autocast" not in rules
 
 
+def test_gradients_left_over_from_the_last_step_are_named_as_such():
+    """Without zero_grad, scaled gradients are added to the unscaled ones of the step before."""
+    model, scaler = mlp(), low_scaler()
+    optimizer = sgd(model)
+    with watch(model, optimizer, scaler) as doctor:
+        for x, y in batches(4):
+            scaler.scale(forward_loss(model, x, y)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    (finding,) = [f for f in doctor.findings if f.severity == "error"]
+    assert finding.rule == "scale-changed-in-accumulation" and finding.step == 1
+    assert finding.fix.startswith("optimizer.zero_grad()")
+
+
 # -- two processes --------------------------------------------------------------------------------------------------
 
 
