@@ -64,7 +64,7 @@ class LoopObserver:
         self.scaled_nodes: list[tuple[Any, Any]] = []  # autograd nodes that multiply by a loss scale, and the scale
         self.penalties: list[tuple] = []
         self.pending: dict[str, Any] = {}
-        self.regions = 0  # autocast regions entered since the last step
+        self.regions = 0  # outermost autocast regions entered since the last step
         self.entered: set[str] = set()  # their dtypes, in this iteration
         self.zeroed_unseen = False
         self.quiet = False
@@ -135,8 +135,7 @@ class LoopObserver:
                 self._note_forward(module, output)
 
     def _note_forward(self, model: nn.Module, output: Any) -> None:
-        parameter = next(model.parameters(), None)
-        device = parameter.device.type if parameter is not None else "cpu"
+        device = next((p.device.type for p in model.parameters()), "cpu")
         enabled = torch.is_autocast_enabled(device)
         outputs = output.values() if isinstance(output, dict) else output if isinstance(output, (tuple, list)) else [output]
         tensors = [t for t in outputs if isinstance(t, Tensor)]
@@ -147,8 +146,9 @@ class LoopObserver:
             training=model.training,
             autocast=dtype_name(torch.get_autocast_dtype(device)) if enabled else "",
             regions=self.regions,
+            cache=torch.is_autocast_cache_enabled(),
             output=dtype_name(tensors[0].dtype) if tensors else "",
-            parameters=self.dtypes_of(model, model.parameters),
+            parameters=self.dtypes_of(model, lambda: (p for p in model.parameters() if p.requires_grad)),
             entered=tuple(sorted(self.entered)),
         )
 

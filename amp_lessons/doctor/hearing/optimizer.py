@@ -56,7 +56,7 @@ def before_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         unscaled_by_hand=observer.stages.get(id(optimizer)) == "unscaled" and not observer.inside_scaler_step,
         closure=closure,
         inside_autocast=observer.autocast_covers(parameters),
-        cache=torch.is_autocast_cache_enabled(),
+        inside_region=nesting() > 0,
         grads=sum(p.grad is not None for p in parameters),
         eps=float(optimizer.defaults.get("eps") or 0.0),
         dtypes=",".join(observer.dtypes_of(optimizer, lambda: parameters)),
@@ -109,11 +109,17 @@ def before_save(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
 def after_region_enter(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
     region = args[0]
     module = type(region).__module__
-    observer.regions += 1
+    observer.regions += nesting() == 1  # only the end of an outermost region clears the cached weights
     if region._enabled:
         observer.entered.add(dtype_name(region.fast_dtype))
     if ".cuda.amp" in module or ".cpu.amp" in module:
         observer.add("region", deprecated=module)
+
+
+def nesting() -> int:
+    """How many autocast regions the code is in, those with ``enabled=False`` counted too."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
 
 
 def _sixteen_bit_sample(parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:

@@ -17,7 +17,7 @@ def sixteen_bit_parameters(recent: Sequence[Iteration]) -> Finding | None:
     event = next((e for e in now.of("forward") if e.training and "float16" in e.parameters), None)
     if event is None or not now.of("backward"):
         return None
-    evidence = f"model {event.model} has parameters in {', '.join(event.parameters)}"
+    evidence = f"model {event.model} trains parameters in {', '.join(event.parameters)}"
     evidence += f", under autocast to {event.autocast}" if event.autocast else ""
     why = (
         "Updates under about 1/2048 of a weight round away in fp16, and GradScaler refuses fp16 gradients (fused optimizers take "
@@ -54,7 +54,7 @@ def average_does_not_move(recent: Sequence[Iteration]) -> Finding | None:
     event = recent[-1].first("average")
     if event is None or event.moved / event.total >= 0.5:
         return None
-    evidence = f"{event.total - event.moved:.0f} of {event.total:.0f} values of the {event.dtype} moving average did not move in {event.updates} updates"
+    evidence = f"{event.total - event.moved:.0f} of {event.total:.0f} values of the {event.dtype} moving average did not move in {event.updates:.0f} iterations"
     why = "With a decay of 0.999 the average moves by a thousandth of the difference, less than half the spacing in 16 bits."
     fix = "ema = copy.deepcopy(model).float()  # moving averages belong in float32"
     return Finding("average-does-not-move", "warning", evidence, why, fix, lesson=3, step=recent[-1].number)

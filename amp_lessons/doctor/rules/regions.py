@@ -16,15 +16,15 @@ def loop_inside_region(recent: Sequence[Iteration]) -> Finding | None:
     if len(recent) < 2:
         return None
     before, now = recent[-2], recent[-1]
-    steps = [e for e in before.of("step") if e.inside_autocast and e.cache]
-    forwards = [e for e in now.of("forward") if e.autocast and e.regions == 0]
+    steps = list(before.all("step", inside_region=True))
+    forwards = [e for e in now.of("forward") if e.autocast and e.cache and e.regions == 0]
     if not steps or not forwards:
         return None
     evidence = (
-        f"the optimizer stepped inside an autocast region{at(steps[-1])}, and the next forward pass ran in the same region: no "
-        "region was entered in between"
+        f"the optimizer stepped inside an autocast region{at(steps[-1])}, and the next forward pass ran before that region had "
+        "ended: no outermost region was entered in between"
     )
-    why = "autocast casts each weight once a region and keeps the copy, so every later forward pass uses the weights of the first."
+    why = "autocast casts each weight once and keeps the copy until the outermost region ends, so every later forward pass uses the weights of the first."
     return Finding("loop-inside-autocast", "error", evidence, why, _FIX, lesson=3, step=now.number)
 
 

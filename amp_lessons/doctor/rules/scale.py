@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from amp_lessons.doctor.events import Iteration
 from amp_lessons.doctor.report import Finding
-from amp_lessons.doctor.rules.wording import at, scale
+from amp_lessons.doctor.rules.wording import at, number, scale
 
-# Calibration from 65536 rarely takes more: each skip halves the scale, so eight mean a factor of 256.
+# Skips in a row, where something in the forward pass was not finite: each halves the scale, so eight mean a factor of 256.
 COLLAPSE = 8
 
 
@@ -21,8 +21,10 @@ def scale_collapse(recent: Sequence[Iteration]) -> Finding | None:
     loss = next((e for i in recent for e in i.of("scale") if not math.isfinite(e.loss)), None)
     bad_input = next((e for i in recent for e in i.of("input")), None)
     overflow = next((e for i in recent for e in i.all("op", issue="overflow")), None)
+    # Finite all the way forward, skips are calibration, however many, until no scale is left to try.
+    cause = loss or bad_input or overflow
     enough = 3 if loss is not None else COLLAPSE
-    if update.skips_in_a_row < enough and update.after >= 1:
+    if update.after >= 1 and (cause is None or update.skips_in_a_row < enough):
         return None
     evidence = f"{update.skips_in_a_row} skipped steps in a row; the loss scale is down to {scale(update.after)}"
     if bad_input is not None:
@@ -93,8 +95,14 @@ def fp16_without_scaler(recent: Sequence[Iteration]) -> Finding | None:
         return None
     histogram = histograms[0]
     nonzero = histogram.nonzero_finite
+    why = "Gradients under 2^-25 become zero in the backward pass, and those near it lose their bits; a loss scale lifts them."
     if not nonzero:
-        return None
+        losses = [e.loss for e in backwards if e.loss]
+        if not losses or histogram.zeros < histogram.total:
+            return None
+        evidence = f"no loss scale, forward in fp16: all {histogram.total} gradients are zero, for a loss of {number(losses[0])}"
+        fix = "scaler = torch.amp.GradScaler(device)  # starts at a loss scale of 2^16"
+        return Finding("fp16-without-scaler", "error", evidence, why, fix, lesson=2, step=now.number)
     # Under fp16 nothing below 2^-24 can be seen; a crowd just above it is what is left of what was flushed.
     floor = sum(count for exponent, count in histogram.binades().items() if -25 <= exponent <= -21) / nonzero
     subnormal = histogram.shares().subnormal * histogram.total / nonzero
@@ -105,7 +113,6 @@ def fp16_without_scaler(recent: Sequence[Iteration]) -> Finding | None:
         f"no loss scale, forward in fp16: {subnormal:.0%} of the non-zero gradients are subnormal, {floor:.1%} lie within four "
         f"binades of the floor 2^-24, and {histogram.zeros / histogram.total:.0%} of all gradients are zero"
     )
-    why = "Gradients under 2^-25 become zero in the backward pass, and those near it lose their bits; a loss scale lifts them."
     if floor >= 0.01:
         return Finding("fp16-without-scaler", "error", evidence, why, fix, lesson=2, step=now.number)
     why = "These gradients fit into fp16, so nothing was lost here; a scaler keeps it so when they get smaller."

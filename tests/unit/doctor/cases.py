@@ -6,6 +6,7 @@ the doctor's promise, the loops are the field's.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import warnings
@@ -394,6 +395,15 @@ def small_gradients_without_scaler(sick):
     return run(body, scaler=GradScaler("cpu", enabled=not sick))
 
 
+@case("fp16-without-scaler")
+def every_gradient_flushed(sick):
+    def body(model, optimizer, scaler, step, x, y):
+        scaler.scale(forward_loss(model, x, y) * 2.0**-30).backward()
+        finish(scaler, optimizer)
+
+    return run(body, scaler=GradScaler("cpu", init_scale=2.0**30, enabled=not sick))
+
+
 @case("scheduler-on-skipped-step")
 def schedules_every_iteration(sick):
     model = mlp()
@@ -604,22 +614,27 @@ def bce_after_sigmoid(sick):
 # -- regions --------------------------------------------------------------------------------------------------------
 
 
-@case("loop-inside-autocast")
-def one_region_around_the_loop(sick):
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    scaler = GradScaler("cpu", init_scale=2.0**10)
-    with watch(model, optimizer, scaler) as doctor:
-        if sick:
-            with fp16():
+def _frozen_case(inner, **outer):
+    def function(sick):
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        scaler = GradScaler("cpu", init_scale=2.0**10)
+        with watch(model, optimizer, scaler) as doctor:
+            with autocast("cpu", dtype=torch.float16, **outer) if sick else contextlib.nullcontext():
                 for x, y in batches(4):
-                    scaler.scale(F.mse_loss(model(x), y)).backward()
+                    with fp16() if inner or not sick else contextlib.nullcontext():
+                        loss = F.mse_loss(model(x), y)
+                    scaler.scale(loss).backward()
                     finish(scaler, optimizer)
-        else:
-            for x, y in batches(4):
-                scaler.scale(forward_loss(model, x, y)).backward()
-                finish(scaler, optimizer)
-    return doctor
+        return doctor
+
+    function.__name__ = f"outer_{outer.get('enabled', True)}_inner_{inner}"
+    return case("loop-inside-autocast")(function)
+
+
+_frozen_case(inner=False)
+_frozen_case(inner=True)  # the cached weights live until the outermost region ends
+_frozen_case(inner=True, enabled=False)
 
 
 @case("step-inside-autocast")

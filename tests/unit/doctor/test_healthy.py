@@ -805,6 +805,49 @@ def skipped_steps_of_calibration(watching):
 
 
 @healthy
+def calibration_from_a_very_high_scale(watching):
+    model, scaler = mlp(), GradScaler("cpu", init_scale=2.0**40)
+    optimizer = sgd(model)
+    with watching(model, optimizer, scaler) as doctor:
+        for x, y in batches(40):
+            scaler.scale(forward_loss(model, x, y)).backward()
+            finish(scaler, optimizer)
+    assert scaler.get_scale() < 2.0**24, "more than sixteen steps were skipped in a row"
+    return doctor
+
+
+@healthy
+def frozen_half_base_with_float32_adapter(watching):
+    class Adapted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.adapter = mlp().half().requires_grad_(False), nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.base(x) + self.adapter(x)
+
+    model, scaler = Adapted(), low_scaler()
+    optimizer = sgd(model.adapter)
+    with watching(model, optimizer, scaler) as doctor:
+        for x, y in batches(6):
+            scaler.scale(forward_loss(model, x, y)).backward()
+            finish(scaler, optimizer)
+    return doctor
+
+
+@healthy
+def region_without_cache_around_the_loop(watching):
+    model = mlp()
+    optimizer = sgd(model)
+    with watching(model, optimizer) as doctor, autocast("cpu", dtype=torch.bfloat16, enabled=False, cache_enabled=False):
+        for x, y in batches(6):
+            F.mse_loss(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return doctor
+
+
+@healthy
 def evaluation_between_epochs(watching):
     model, scaler = nn.Sequential(mlp(), nn.Dropout(0.1)), low_scaler()
     optimizer = sgd(model)
