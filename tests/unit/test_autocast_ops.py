@@ -644,6 +644,8 @@ def test_gradients_are_refused_where_they_would_end_the_process():
 
 # --- what a user can get wrong
 
+_WEIGHT = torch.ones(2, 2)
+
 
 @pytest.mark.parametrize(
     ("call", "says"),
@@ -654,7 +656,7 @@ def test_gradients_are_refused_where_they_would_end_the_process():
         (lambda: op_dtype("softmax", torch.ones(2)), "needs an op to call"),
         (lambda: op_dtype(torch.exp, 2.0), "at least one example tensor"),
         (lambda: op_dtype(nn.Linear(2, 2), torch.ones(2)), "use trace"),
-        (lambda: op_dtype(lambda x, w=torch.ones(2, 2): x @ w, torch.ones(2)), "pass every tensor as an argument"),
+        (lambda: op_dtype(lambda x, w=_WEIGHT: x @ w, torch.ones(2)), "pass every tensor as an argument"),
         (lambda: op_dtype(torch.exp, torch.ones(2).to_sparse()), "dense tensors only"),
         (lambda: trace(torch.exp, torch.ones(2)), "must be a torch.nn.Module"),
         (lambda: trace(nn.Linear(2, 2)), "inputs after the model"),

@@ -78,7 +78,7 @@ def test_stop_answers_within_a_fifth_of_a_second():
         for _ in range(4):  # the best of four, since a stalled machine is no fault of Stop
             trainer.run()
             done = steps_of(trainer)
-            await until(lambda: steps_of(trainer) > done)
+            await until(lambda done=done: steps_of(trainer) > done)
             clicked = time.monotonic()
             asyncio.get_running_loop().call_soon(trainer.stop_button.click)
             await until(lambda: trainer.progress.description.startswith("stopped"))

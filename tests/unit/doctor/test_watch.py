@@ -249,7 +249,7 @@ def test_loop_would_differ_if_something_did_change():
 def test_model_is_not_marked():
     """Copies and pickles of a watched model are those of the model alone."""
     model = mlp()
-    plain, (x, y) = pickle.dumps(model), next(batches(1))
+    plain, (x, _) = pickle.dumps(model), next(batches(1))
     keys = set(vars(model))
     with watch(model):
         model(x)
