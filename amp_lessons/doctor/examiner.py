@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 MOST_EXAMINATIONS = 6  # each costs a read of every 16-bit result, so only the first step and the first troubles get one
 SIXTEEN = (torch.float16, torch.bfloat16)
 
+MOST_OF_A_KIND = 4  # events of one issue in an examination; the first is the one that matters
+
+# Operations by which a small constant guards a log, a root or a division, as x + eps or x.clamp(min=eps).
+_GUARDS = frozenset("add radd iadd sub isub clamp clamp_min clip maximum".split())
+_IN_PLACE = frozenset("exp_ mul_ __imul__ pow_ add_ __iadd__ square_ div_ __itruediv__ sub_ __isub__ clamp_ clip_".split())
+
 # On the CPU these stay in 16 bits under autocast, on CUDA they run in float32 (registered lists, aten/src/ATen/autocast_mode.h).
 FLOAT32_ON_CUDA = frozenset(
     "softmax log_softmax logsumexp exp log log2 log10 log1p expm1 rsqrt reciprocal pow __pow__ square sum cumsum norm layer_norm "
@@ -76,7 +82,7 @@ class Examiner:
         with torch._C.DisableTorchFunction():
             for place, value in enumerate(inputs):
                 if isinstance(value, Tensor) and value.is_floating_point():
-                    bad = int((~torch.isfinite(value)).sum())
+                    bad = int((~(torch.isfinite(value) | (value == -math.inf))).sum())  # -inf is a mask
                     if bad:
                         self._observer.add("input", place=place, bad=bad, total=value.numel())
 
@@ -102,25 +108,36 @@ class _Examination(TorchFunctionMode):
         self.differs: set[str] = set()
         self._observer = observer
         self._examiner = examiner
-        self._found = 0
+        self._found: dict[str, int] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if torch.compiler.is_dynamo_compiling():
             return func(*args, **kwargs)
+        in_place = self._in_place(func, args)
         result = func(*args, **kwargs)
-        if not self.over and not self._observer.quiet and self._found < 8:
+        if not self.over and not self._observer.quiet:
             try:
                 with torch.no_grad():  # what looking computes must not reach the user's saved-tensor hooks
-                    self._look(func, args, kwargs, result)
+                    self._look(func, args, kwargs, result, in_place)
             except Exception as error:  # noqa: BLE001 - looking must never break what is looked at
                 self._observer.trouble(error)
         return result
 
-    def _look(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
+    def _in_place(self, func: Any, args: tuple) -> Tensor | None:
+        """A copy of what an in-place operation is about to change; None for all others."""
+        name = getattr(func, "__name__", "")
+        if name in _IN_PLACE and args and isinstance(args[0], Tensor) and args[0].dtype in SIXTEEN and not _is_wrapped(args[0]):
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                return args[0].detach().clone()
+        return None
+
+    def _look(self, func: Any, args: tuple, kwargs: dict, result: Any, in_place: Tensor | None) -> None:
         name = getattr(func, "__name__", str(func))
-        if not isinstance(result, Tensor) or name == "__get__":
+        if not isinstance(result, Tensor) or name == "__get__" or _is_wrapped(result):
             return
+        if in_place is not None:
+            args = (in_place, *args[1:])
         on_cpu_autocast = result.device.type == "cpu" and torch.is_autocast_enabled("cpu")
         if on_cpu_autocast and func is F.binary_cross_entropy:
             self._add("cuda-raises", name)
@@ -130,7 +147,8 @@ class _Examination(TorchFunctionMode):
             self.differs.add(name)
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         numbers = [a for a in (*args, *kwargs.values()) if isinstance(a, float)]
-        if name in ("add", "__add__", "__radd__", "sub", "__sub__", "clamp", "clamp_min"):
+        numbers += [float(t) for t in tensors if t.dim() == 0 and t.is_floating_point() and not t.requires_grad]
+        if name.strip("_") in _GUARDS:
             lost = [n for n in numbers if n != 0 and float(torch.tensor(n, dtype=result.dtype)) == 0]
             if lost:
                 self._add("epsilon", name, number=lost[0], dtype=dtype_name(result.dtype))
@@ -140,12 +158,21 @@ class _Examination(TorchFunctionMode):
         if tensors and finite and all(math.isfinite(n) for n in numbers):
             largest = max((float(t.detach().abs().max()) for t in tensors if t.is_floating_point() and t.numel()), default=0.0)
             bad = int((~torch.isfinite(result)).sum())
-            self._add("overflow", name, largest=largest, bad=bad, total=result.numel(), dtype=dtype_name(result.dtype))
+            # -inf alone is how masks look; without a gradient it is a number for the log.
+            harmless = bool((torch.isfinite(result) | (result == -math.inf)).all()) or not result.requires_grad
+            self._add("overflow", name, largest=largest, bad=bad, total=result.numel(), dtype=dtype_name(result.dtype), harmless=harmless)
 
     def _add(self, issue: str, name: str, **facts: Any) -> None:
-        self._found += 1
+        self._found[issue] = self._found.get(issue, 0) + 1
+        if self._found[issue] > MOST_OF_A_KIND:
+            return
         module = self._examiner.modules[-1] if self._examiner.modules else ""
         self._observer.add("op", issue=issue, name=name.strip("_"), module=module, **facts)
+
+
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor stands for others inside vmap or torch.func.grad: it has no values to look at."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _is_compiled(model: nn.Module) -> bool:
@@ -153,8 +180,15 @@ def _is_compiled(model: nn.Module) -> bool:
 
 
 def _insert_below(mode: TorchFunctionMode) -> None:
-    """Put a mode under all that are active: the user's own are popped from the top when their blocks end."""
+    """Put a mode under all that are active: the user's own are popped from the top when their blocks end.
+
+    Only the mode of ``torch.set_default_device`` stays below it, which PyTorch expects at the very bottom; that of
+    ``with torch.device(...)`` is popped from the top like any other.
+    """
+    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
     others = [_pop_mode() for _ in _get_current_function_mode_stack()]
+    if others and others[-1] is default:
+        _push_mode(others.pop())
     _push_mode(mode)
     for other in reversed(others):
         _push_mode(other)

@@ -155,7 +155,7 @@ class Ledger:
 @torch.no_grad()
 def norm_of(parameters: Sequence[Tensor]) -> float | Tensor | None:
     """Norm of the parameters' gradients, read later where reading would wait; None when there are none."""
-    grads = [p.grad.detach() for p in parameters if p.grad is not None and not p.grad.is_sparse]
+    grads = [p.grad.detach() for p in parameters if p.grad is not None and not p.grad.is_sparse and not p.grad.is_complex()]
     if not grads:
         return None
     # float32 first: a norm in fp16 would overflow by itself.

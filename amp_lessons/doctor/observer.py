@@ -15,7 +15,9 @@ from amp_lessons.doctor.events import Event, Iteration, dtype_name, user_lines
 from amp_lessons.doctor.examiner import Examiner
 from amp_lessons.doctor.hearing import HANDLERS
 from amp_lessons.doctor.ledger import Ledger
-from amp_lessons.doctor.report import Finding
+from amp_lessons.doctor.models import WatchedModels
+from amp_lessons.doctor.report import SEVERITIES, Finding
+from amp_lessons.doctor.scalers import Scalers
 
 KEPT_ITERATIONS = 8
 CLOSELY = 5  # iterations at the start whose gradients are measured each time
@@ -36,11 +38,10 @@ class LoopObserver:
         judge: Callable[[Sequence[Iteration]], list[Finding]],
         steps: int | None,
     ) -> None:
+        self._models = WatchedModels(every=not models)
         # Each with its number; what the user has let go is not kept alive.
-        self._models: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
-        self._scalers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._model_ids: set[int] = set()
+        self.scalers = Scalers()
         self._optimizers_seen = 0
         self.findings: dict[str, Finding] = {}
         self.troubles: list[str] = []
@@ -49,8 +50,6 @@ class LoopObserver:
         self._judge = judge
         self._limit = steps
         self.everything = not optimizers
-        self.any_model = not models
-        self.calls = 0  # of nested models, one calling the other
         self.stepped = False  # whether this iteration has had its step: the next forward opens a new one
         self.skips = 0
         self.skips_in_a_row = 0  # of the scaler that skips most
@@ -85,9 +84,7 @@ class LoopObserver:
 
     def add_model(self, model: nn.Module) -> None:
         """Watch a model too."""
-        if model not in self._models:
-            self._models[model] = len(self._models)
-            self._model_ids = {id(known) for known in self._models}
+        if self._models.add(model):
             self.ledger.track(model.parameters())
 
     @property
@@ -101,26 +98,19 @@ class LoopObserver:
         return list(self._optimizers)
 
     def wants(self, module: nn.Module) -> bool:
-        """Whether to be told of a module's call: a watched model's, its parts' while they are examined, or any outermost one."""
-        if id(module) in self._model_ids or self.examiner.knows(module) or self._compiled_from(module):
-            return True
-        # A loss is a module too, but has nothing to train.
-        return self.any_model and self.calls == 0 and not self.quiet and next(module.parameters(), None) is not None
-
-    def _compiled_from(self, module: nn.Module) -> bool:
-        """Whether it is what torch.compile made of a watched model."""
-        return "_orig_mod" in module.__dict__.get("_modules", ()) and id(module._orig_mod) in self._model_ids
+        """Whether to be told of a module's call: a watched model's, or its parts' while they are examined."""
+        return self.examiner.knows(module) or (self._models.counts(module) and not (self._models.every and self.quiet))
 
     def call_begins(self, module: nn.Module, grad: bool, inputs: Sequence[Any]) -> None:
         """A module was called: if it is a watched model, perhaps a new iteration."""
-        if self.any_model and self.calls == 0:
-            self.add_model(module)
-        if id(module) in self._model_ids or self._compiled_from(module):
-            self.calls += 1
+        model = self._models.opens(module)
+        if model is not None:
+            if self._models.every:
+                self.add_model(model)
             if self.stepped and self.depth == 0:  # checkpointing calls models in the backward pass
                 self.close_iteration()
             if not self.quiet and grad:
-                self.examiner.maybe_begin(self.recent[-1].number, module)
+                self.examiner.maybe_begin(self.recent[-1].number, model)
                 self.examiner.look_at_inputs(inputs)
             elif not grad:
                 self.examiner.pause()
@@ -129,22 +119,20 @@ class LoopObserver:
     def call_ends(self, module: nn.Module, grad: bool, output: Any, failed: bool = False) -> None:
         """A module has answered, or failed."""
         self.examiner.leaves(module)
-        if id(module) in self._model_ids or self._compiled_from(module):
-            self.calls = max(self.calls - 1, 0)
-            if grad and not failed and not self.quiet and self.depth == 0:
-                self._note_forward(module, output)
+        model = self._models.closes(module)
+        if model is not None and grad and not failed and not self.quiet and self.depth == 0:
+            self._note_forward(model, output)
 
     def _note_forward(self, model: nn.Module, output: Any) -> None:
         device = next((p.device.type for p in model.parameters()), "cpu")
-        enabled = torch.is_autocast_enabled(device)
         outputs = output.values() if isinstance(output, dict) else output if isinstance(output, (tuple, list)) else [output]
         tensors = [t for t in outputs if isinstance(t, Tensor)]
         self.add(
             "forward",
-            model=self._models.get(model, self._models.get(getattr(model, "_orig_mod", model), -1)),
+            model=self._models.number(model),
             device=device,
             training=model.training,
-            autocast=dtype_name(torch.get_autocast_dtype(device)) if enabled else "",
+            autocast=dtype_name(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else "",
             regions=self.regions,
             cache=torch.is_autocast_cache_enabled(),
             output=dtype_name(tensors[0].dtype) if tensors else "",
@@ -161,11 +149,13 @@ class LoopObserver:
             self._averages.look(self, iteration.number)
             iteration.resolve()
             signature = hash(iteration.signature)
-            if signature not in self._signatures or self.skips_in_a_row or iteration.number % EVERY == 0:
+            if signature not in self._signatures or self.looks_closely:
                 if len(self._signatures) < KNOWN_SIGNATURES:
                     self._signatures.add(signature)
                 for finding in self._judge(tuple(self.recent)):
-                    self.findings.setdefault(finding.rule, finding)
+                    known = self.findings.get(finding.rule)
+                    if known is None or SEVERITIES.index(finding.severity) < SEVERITIES.index(known.severity):
+                        self.findings[finding.rule] = finding
         except Exception as error:  # noqa: BLE001
             self.trouble(error)
         finally:
@@ -222,7 +212,9 @@ class LoopObserver:
             handler(self, args, kwargs)
 
     def mine(self, optimizer: Any) -> bool:
-        """Whether this optimizer is watched."""
+        """Whether this optimizer is watched; one that shares a watched parameter, as a wrapper does, is from then on."""
+        if not self.everything and self.number_of(optimizer) < 0 and self.ledger.entries(self.parameters_of(optimizer)):
+            self.adopt(optimizer)
         return self.everything or self.number_of(optimizer) >= 0
 
     def number_of(self, optimizer: Any) -> int:
@@ -235,10 +227,6 @@ class LoopObserver:
             self._dtypes[owner] = sorted({dtype_name(p.dtype) for p in parameters() if p.is_floating_point()})
         return self._dtypes[owner]
 
-    def scaler_number(self, scaler: Any) -> int:
-        """A number for each scaler that is used."""
-        return self._scalers.setdefault(scaler, len(self._scalers))
-
     @staticmethod
     def autocast_covers(parameters: Sequence[Tensor]) -> bool:
         """Whether the code runs inside an autocast region for these parameters' device."""
@@ -247,4 +235,4 @@ class LoopObserver:
     @staticmethod
     def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
         """All parameters of an optimizer."""
-        return [p for group in optimizer.param_groups for p in group["params"]]
+        return [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]

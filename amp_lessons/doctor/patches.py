@@ -63,6 +63,8 @@ def detach(observer: Observer) -> None:
 
 
 def _tell(phase: str, name: str, *details: Any) -> None:
+    if torch._C._functorch.maybe_current_level() is not None:
+        return  # inside vmap or torch.func.grad tensors have no values to look at
     # Without no_grad the observers' arithmetic would reach the user's saved-tensor hooks, and checkpointing counts those.
     with torch.no_grad():
         for observer in observers():
@@ -144,7 +146,7 @@ def _install() -> None:
 def _targets() -> list[tuple[Any, str, str]]:
     scaler = torch.amp.GradScaler
     clip = torch.nn.utils.clip_grad
-    found = [(scaler, method, f"scaler.{method}") for method in ("__init__", "scale", "unscale_", "step", "update", "get_scale")]
+    found = [(scaler, method, f"scaler.{method}") for method in ("__init__", "scale", "unscale_", "step", "update", "get_scale", "state_dict")]
     found += [
         (torch.autograd, "backward", "backward"),
         (torch.autograd, "grad", "grad"),

@@ -45,6 +45,8 @@ def run(target: str, arguments: Sequence[str], is_module: bool = False, steps: i
     finally:
         sys.argv, sys.path[:] = before
     print(f"\namp_lessons doctor, {Path(target).name}: {doctor}", flush=True)
+    if str(doctor).startswith("0 iterations"):
+        print("No model was trained on the script's main thread, so there was nothing to judge.", flush=True)
     return status or int(any(finding.severity == "error" for finding in doctor.findings))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,13 @@ def note_changes(observer: LoopObserver, parameters: Sequence[Tensor] | None) ->
     if isinstance(norm, float) and norm == 0:
         observer.ledger.forget(changed)  # zeroed in place
         return
+    earlier = before[-1].get("norm") if before else None
+    if scales and all(isinstance(value, float) and value > 0 for value in (norm, earlier, scales[0])):
+        if math.isclose(norm * scales[0], earlier, rel_tol=1e-3):
+            observer.ledger.unscaled(changed)  # divided by the loss scale by hand
     observer.add(
-        "changed", scaled=bool(scales), scale=scales[0] if scales else None, norm=norm,
-        before=before[-1].get("norm") if before else None,
-    )  # fmt: skip
+        "changed", scaled=bool(scales), scale=scales[0] if scales else None, norm=norm, before=earlier, largest=_largest(changed)
+    )
 
 
 @heard("before", "clip")
@@ -52,10 +56,9 @@ def before_clip_value(observer: LoopObserver, args: tuple, kwargs: dict) -> None
     known = _clipped(observer, args, kwargs)
     scales = observer.ledger.scales(known)
     limit = args[1] if len(args) > 1 else kwargs.get("clip_value", 0.0)
-    largest = [p.grad.detach().abs().max().float() for p in known if p.grad is not None and p.grad.numel()]
     observer.add(
         "clip", scaled=bool(scales), scale=scales[0] if scales else None, by="value",
-        norm=later(torch.stack(largest).max()) if largest else None, limit=float(limit),
+        norm=_largest(known), limit=float(limit),
     )  # fmt: skip
 
 
@@ -70,7 +73,13 @@ def after_zero_grad(observer: LoopObserver, args: tuple, kwargs: dict, result: A
     owner = args[0]
     mine = [p for group in owner.param_groups for p in group["params"]] if isinstance(owner, torch.optim.Optimizer) else owner.parameters()
     observer.ledger.forget(mine)
-    observer.add("zero-grad", after_backward=bool(observer.recent[-1].of("backward")) and not observer.stepped)
+    observer.add("zero-grad", optimizer=observer.number_of(owner) if isinstance(owner, torch.optim.Optimizer) else -1, after_backward=bool(observer.recent[-1].of("backward")) and not observer.stepped)
+
+
+def _largest(parameters: Sequence[Tensor]) -> float | Tensor | None:
+    """The largest gradient magnitude among these parameters."""
+    largest = [p.grad.detach().abs().max().float() for p in parameters if p.grad is not None and p.grad.numel() and not p.grad.is_sparse]
+    return later(torch.stack(largest).max()) if largest else None
 
 
 def _clipped(observer: LoopObserver, args: tuple, kwargs: dict) -> list[Tensor]:

@@ -30,7 +30,7 @@ def after_scale(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) 
             observer.scaled_nodes.append((scaled.grad_fn, scale))
         observer.add(
             "scale", dtype=dtype_name(output.dtype), scale=scale, loss=later(output.detach().float().sum()),
-            elements=output.numel(), scaler=observer.scaler_number(scaler),
+            elements=output.numel(), scaler=observer.scalers.number(scaler),
         )  # fmt: skip
 
 
@@ -44,8 +44,9 @@ def before_backward(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     note_changes(observer, None)
     _note_unseen_zeros(observer)
     root = _root(args, kwargs)
+    weighted = kwargs.get("grad_tensors", args[1] if len(args) > 1 else None) is not None
     # Backward frees the graph, so what it shows is read first.
-    observer.pending["root"] = (*scale_of(observer, root), _is_divided(observer, root))
+    observer.pending["root"] = (*scale_of(observer, root), weighted or _is_divided(observer, root))
     judge_penalties(observer, root)
     observer.pending["grads"] = observer.ledger.snapshot()
 
@@ -147,18 +148,20 @@ def _root(args: tuple, kwargs: dict) -> Any:
     return root[0] if isinstance(root, (tuple, list)) and root else root
 
 
+# What may stand between the end of a loss and its division: sums of terms, shapes, casts.
+_BETWEEN = ("AddBackward", "SubBackward", "ToCopyBackward", "ViewBackward", "SqueezeBackward", "UnsqueezeBackward", "AliasBackward")
+
+
 def _is_divided(observer: LoopObserver, root: Any) -> bool:
-    """Whether a loss ends in a division or multiplication by a number, as ``loss / n`` does, before or after scaling."""
-    node = getattr(root, "grad_fn", None)
-    for _ in range(4):
-        if node is None:
-            return False
+    """Whether a loss, or a term of it, was divided or multiplied by a number, as ``loss / n`` is, before or after scaling."""
+    nodes, seen = [getattr(root, "grad_fn", None)], 0
+    while nodes and seen < 12:
+        node, seen = nodes.pop(0), seen + 1
         name = type(node).__name__
         by_scaler = any(known is node for known, _ in observer.scaled_nodes)
-        behind = [following for following, _ in node.next_functions if following is not None]
+        behind = [following for following, _ in getattr(node, "next_functions", ()) if following is not None]
         if not by_scaler and name.startswith(("DivBackward", "MulBackward")) and len(behind) == 1:
             return True
-        if not by_scaler and not name.startswith("ToCopyBackward"):
-            return False
-        node = behind[0] if behind else None
+        if by_scaler or name.startswith(_BETWEEN):
+            nodes += behind
     return False

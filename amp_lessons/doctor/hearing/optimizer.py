@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,15 +35,16 @@ def before_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         observer.adopt(optimizer)
     observer.examiner.pause()
     parameters = observer.parameters_of(optimizer)
+    observer.ledger.track(parameters)  # add_param_group may have brought new ones
     if not observer.inside_scaler_step:
         note_changes(observer, parameters)
     scales = [] if observer.inside_scaler_step else observer.ledger.scales(parameters)
     facts: dict[str, Any] = {}
     if observer.looks_closely and not scales and not closure:
-        grads = [p.grad for p in parameters if p.grad is not None and not p.grad.is_sparse]
+        grads = [p.grad for p in parameters if p.grad is not None and not p.grad.is_sparse and not p.grad.is_complex()]
         if grads and not getattr(optimizer, "grad_scale", None) is not None:
             observer.add("histogram", histogram=ExponentHistogram.of(*grads))
-        observer.pending["watched_weight"] = _sixteen_bit_sample(parameters)
+        observer.pending["watched_weight"] = _sixteen_bit_sample(optimizer)
     if scales:
         facts = {"scale": scales[0], "norm": norm_of(parameters)}
     observer.add(
@@ -58,8 +58,8 @@ def before_step(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         inside_autocast=observer.autocast_covers(parameters),
         inside_region=nesting() > 0,
         grads=sum(p.grad is not None for p in parameters),
-        eps=float(optimizer.defaults.get("eps") or 0.0),
-        dtypes=",".join(observer.dtypes_of(optimizer, lambda: parameters)),
+        eps=float(getattr(optimizer, "defaults", {}).get("eps") or 0.0),
+        dtypes=",".join(observer.dtypes_of(optimizer, lambda: (p for p in parameters if p.requires_grad))),
         **observer.ledger.parts(parameters),
         **facts,
     )
@@ -122,9 +122,10 @@ def nesting() -> int:
     return torch.autocast_decrement_nesting()
 
 
-def _sixteen_bit_sample(parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
-    """The largest 16-bit parameter with a gradient, and a copy of it; None if all are float32."""
-    small = [p for p in parameters if p.dtype in (torch.float16, torch.bfloat16) and p.grad is not None]
+def _sixteen_bit_sample(optimizer: torch.optim.Optimizer) -> tuple[Tensor, Tensor] | None:
+    """The largest 16-bit parameter with a gradient and a learning rate, and a copy of it; None if all are float32."""
+    moving = [p for group in optimizer.param_groups if group.get("lr", 1.0) != 0 for p in group["params"]]
+    small = [p for p in moving if p.dtype in (torch.float16, torch.bfloat16) and p.grad is not None]
     if not small:
         return None
     parameter = max(small, key=lambda p: p.numel())

@@ -51,7 +51,7 @@ def before_unscale(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
         grads=len(grads),
         dtypes=",".join(sorted({dtype_name(g.dtype) for g in grads})),
         norm=None,
-        scaler=observer.scaler_number(scaler),
+        scaler=observer.scalers.number(scaler),
         **observer.ledger.parts(parameters),
     )
 
@@ -93,7 +93,8 @@ def before_scaler_step(observer: LoopObserver, args: tuple, kwargs: dict) -> Non
         trainable=sum(p.requires_grad for p in parameters),
         inside_autocast=observer.autocast_covers(parameters),
         fused=fused,
-        scaler=observer.scaler_number(scaler),
+        scaler=observer.scalers.number(scaler),
+        many_scalers=observer.scalers.used_by(optimizer, scaler) >= 3,
         **observer.ledger.parts(parameters),
     )
 
@@ -136,7 +137,7 @@ def after_update(observer: LoopObserver, args: tuple, kwargs: dict, result: Any)
     before = observer.pending.pop("scale", None)
     if before is None:
         return
-    number = observer.scaler_number(scaler)
+    number = observer.scalers.number(scaler)
     # The scaler's own record is gone after update; a GAN's steps lie in different iterations.
     skipped = observer.pending.pop("found", False)
     in_a_row = observer.in_a_row[number] = observer.in_a_row.get(number, 0) + 1 if skipped else 0
@@ -154,6 +155,11 @@ def after_update(observer: LoopObserver, args: tuple, kwargs: dict, result: Any)
         skips=observer.skips, updates=observer.updates, waiting=tuple(waiting), by_hand=len(args) > 1 or bool(kwargs),
     )  # fmt: skip
     observer.stages.clear()
+
+
+@heard("after", "scaler.state_dict")
+def after_state_dict(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
+    observer.add("scaler-state")
 
 
 @heard("after", "scaler.get_scale")

@@ -21,6 +21,8 @@ def clip_before_unscale(recent: Sequence[Iteration]) -> Finding | None:
     event = recent[-1].first("clip", scaled=True)
     if event is None or event.scale == 1 or event.norm is None or not math.isfinite(event.norm):
         return None  # an overflow's norm is no evidence; the next iteration's is
+    if math.isinf(event.limit) or (recent[-1].of("get-scale") and event.limit / event.scale >= 1e-3):
+        return None  # a limit of inf only measures; one that was multiplied by the scale fits scaled gradients
     seen = "gradient norm" if event.by == "norm" else "largest gradient"
     evidence = (
         f"{seen} seen by the clip{at(event)}: {number(event.norm)} with limit {number(event.limit)}; unscaled it is "
@@ -30,18 +32,27 @@ def clip_before_unscale(recent: Sequence[Iteration]) -> Finding | None:
 
 
 def changed_before_unscale(recent: Sequence[Iteration]) -> Finding | None:
-    """Scaled gradients were made smaller by hand, which is clipping unless the factor is that of an average."""
+    """Scaled gradients were made smaller by hand.
+
+    A constant factor or a mask commutes with unscaling. Clipping shows in two iterations: by another factor each time the
+    norm, or the largest value, comes out the same.
+    """
     for event in recent[-1].all("changed", scaled=True):
         if event.norm is None or not event.before or event.scale == 1 or not math.isfinite(event.norm) or not event.norm:
             continue
         ratio = event.norm / event.before
-        if ratio >= 1 - 1e-4 or _is_average(ratio) or _near(ratio, 1 / event.scale):
+        earlier = [e for i in recent[:-1] for e in i.all("changed", scaled=True) if e.where == event.where and e.norm and e.before]
+        if ratio >= 1 - 1e-4 or _near(ratio, 1 / event.scale) or not earlier or _near(ratio, earlier[-1].norm / earlier[-1].before):
             continue
+        pinned = _near(event.norm, earlier[-1].norm) or _near(event.largest, earlier[-1].largest)
         evidence = (
             f"gradients were changed{at(event)} while multiplied by the loss scale {scale(event.scale)}: their norm fell from "
             f"{number(event.before)} to {number(event.norm)}; unscaled it was {number(event.before / event.scale)}"
         )
-        return Finding("clip-before-unscale", "error", evidence, _WHY, _FIX, lesson=5, step=recent[-1].number)
+        if pinned:
+            return Finding("clip-before-unscale", "error", evidence, _WHY, _FIX, lesson=5, step=recent[-1].number)
+        why = "If this was a clip, its threshold met gradients that are still multiplied by the loss scale; a mask is no mistake."
+        return Finding("clip-before-unscale", "advice", evidence, why, _FIX, lesson=5, step=recent[-1].number)
     return None
 
 
@@ -63,12 +74,6 @@ def divided_by_scale_by_hand(recent: Sequence[Iteration]) -> Finding | None:
 
 def _near(value: float, target: float) -> bool:
     return math.isclose(value, target, rel_tol=1e-3)
-
-
-def _is_average(ratio: float) -> bool:
-    """Whether a factor is 1/n for a small n: dividing by micro-batches or ranks commutes with unscaling."""
-    n = round(1 / ratio)
-    return 2 <= n <= 64 and _near(ratio, 1 / n)
 
 
 RULES = (clip_before_unscale, changed_before_unscale, divided_by_scale_by_hand)

@@ -45,14 +45,16 @@ def scheduler_on_skipped_step(recent: Sequence[Iteration]) -> Finding | None:
     evidence += "; with a fused optimizer PyTorch does not warn about it" if event.fused else ""
     why = "The schedule runs ahead of the training: a step that was not taken used up some of it."
     fix = "before = scaler.get_scale(); scaler.step(optimizer); scaler.update(); scaler.get_scale() >= before and scheduler.step()"
-    return Finding("scheduler-on-skipped-step", "warning", evidence, why, fix, lesson=5, step=recent[-1].number)
+    # Once may be the last batch of an epoch, after which the schedule is due anyway.
+    severity = "warning" if sum(bool(i.first("scheduler", after_skip=True)) for i in recent) > 1 else "advice"
+    return Finding("scheduler-on-skipped-step", severity, evidence, why, fix, lesson=5, step=recent[-1].number)
 
 
 def scaler_not_saved(recent: Sequence[Iteration]) -> Finding | None:
     """A checkpoint has the optimizer's state and not the scaler's."""
     event = recent[-1].first("save", optimizer_state=True, scaler_state=False)
     scaler = any(i.of("scale") for i in recent)
-    if event is None or not scaler:
+    if event is None or not scaler or any(i.of("scaler-state") for i in recent):
         return None
     evidence = f"torch.save{at(event)} wrote an optimizer's state, and no scaler state, while a GradScaler was at work"
     why = "A resumed run starts again at a scale of 65536: skipped steps or flushed gradients until it has found its place."
@@ -61,11 +63,11 @@ def scaler_not_saved(recent: Sequence[Iteration]) -> Finding | None:
 
 
 def scaler_made_anew(recent: Sequence[Iteration]) -> Finding | None:
-    """A GradScaler is made in every iteration."""
-    made = [i.number for i in recent if i.of("scaler") and i.of("scale")]
-    if len([n for n in made if n > 0]) < 2:
+    """One optimizer is stepped by ever new scalers: made in each iteration, or in each epoch."""
+    event = recent[-1].first("scaler-step", many_scalers=True)
+    if event is None:
         return None
-    evidence = f"a new GradScaler was made in iterations {', '.join(map(str, made))}"
+    evidence = f"optimizer {event.optimizer} was stepped by its third GradScaler within {recent[-1].number + 1} iterations{at(event)}"
     why = "Each starts at 65536 with an empty growth count, so the scale never adapts."
     fix = "scaler = torch.amp.GradScaler(device)  # once, before the loop"
     return Finding("scaler-made-anew", "warning", evidence, why, fix, lesson=4, step=recent[-1].number)

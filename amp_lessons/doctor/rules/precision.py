@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -84,7 +85,8 @@ _HINTS = {
 
 def forward_overflow(recent: Sequence[Iteration]) -> Finding | None:
     """An operation turned finite 16-bit values into inf or NaN."""
-    event = recent[-1].first("op", issue="overflow")
+    events = list(recent[-1].all("op", issue="overflow"))
+    event = next((e for e in events if not e.harmless), events[0] if events else None)
     if event is None:
         return None
     evidence = (
@@ -93,14 +95,15 @@ def forward_overflow(recent: Sequence[Iteration]) -> Finding | None:
     why = f"The result is beyond what {event.dtype} holds (float16 ends at 65504). Loss scaling does not touch the forward pass."
     hint = next((text for key, text in _HINTS.items() if event.name.removeprefix("r").startswith(key)), None)
     fix = hint or "run this operation in float32: call it on .float() inputs"
-    return Finding("forward-overflow", "error", evidence, why, fix, lesson=3, step=recent[-1].number)
+    severity = "advice" if event.harmless and not _is_nonfinite(recent[-1]) else "error"
+    return Finding("forward-overflow", severity, evidence, why, fix, lesson=3, step=recent[-1].number)
 
 
 def nonfinite_input(recent: Sequence[Iteration]) -> Finding | None:
     """The model was given NaN or inf."""
     event = recent[-1].first("input")
-    if event is None:
-        return None
+    if event is None or not _is_nonfinite(recent[-1]):
+        return None  # the model itself replaces them
     evidence = f"{event.bad} of {event.total} values in the model's input {event.place} were not finite"
     why = "They give NaN gradients at every loss scale; with a scaler every such step is skipped in silence."
     fix = "assert torch.isfinite(x).all()  # find the bad rows where the data are made"
@@ -127,6 +130,12 @@ def other_dtype_on_cuda(recent: Sequence[Iteration]) -> Finding | None:
     why = "CPU and CUDA autocast have different op lists, so numbers (and overflows) seen here can differ from those on a GPU."
     fix = "no change needed; write .float() before the operation to have float32 on both"
     return Finding("other-dtype-on-cuda", "advice", evidence, why, fix, lesson=3, step=recent[-1].number)
+
+
+def _is_nonfinite(iteration: Iteration) -> bool:
+    """Whether a loss was NaN or inf, or the step was skipped."""
+    losses = [event.loss for event in iteration.of("scale", "backward") if event.loss is not None]
+    return any(not math.isfinite(loss) for loss in losses) or any(event.get("skipped") for event in iteration.of("scaler-step"))
 
 
 def _in(event: Event) -> str:

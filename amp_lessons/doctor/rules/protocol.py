@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from amp_lessons.doctor.events import Iteration
+from amp_lessons.doctor.events import Event, Iteration
 from amp_lessons.doctor.report import Finding
 from amp_lessons.doctor.rules.wording import at, number, scale
 
@@ -91,7 +91,9 @@ def no_gradients(recent: Sequence[Iteration]) -> Finding | None:
     now = recent[-1]
     event = now.first("scaler-step", grads=0) or now.first("step", grads=0, closure=False)
     if event is None:
-        return None
+        return _cleared_in_place(now)
+    if event.kind == "step" and not now.of("backward"):
+        return None  # a step for nothing, which some take to please a scheduler
     cleared = any(e.get("after_backward") for e in now.of("zero-grad"))
     reached = max((e.parameters for e in now.of("backward")), default=0)
     evidence = f"optimizer {event.optimizer} reached its step{at(event)} with no gradient in any parameter"
@@ -101,7 +103,23 @@ def no_gradients(recent: Sequence[Iteration]) -> Finding | None:
         evidence += f"; the backward passes of this iteration gave gradients to {reached} watched parameter(s)"
     why = "The loss does not reach these parameters (detached, frozen, another model's), or their gradients were cleared too early."
     fix = "optimizer.zero_grad()  # after the step" if cleared else "step only optimizers whose parameters the loss reaches"
-    return Finding("no-gradients", "error", evidence, why, fix, lesson=4, step=now.number)
+    severity = "error" if event.kind == "scaler-step" or cleared else "advice"  # without a scaler nothing raises or is lost
+    return Finding("no-gradients", severity, evidence, why, fix, lesson=4, step=now.number)
+
+
+def _cleared_in_place(now: Iteration) -> Finding | None:
+    """zero_grad(set_to_none=False) between backward and the step: the step is taken with zeros."""
+    cleared: dict[int, Event] = {}
+    for event in now.events:
+        if event.kind == "backward":
+            cleared = {}
+        elif event.kind == "zero-grad" and event.after_backward:
+            cleared[event.optimizer] = event
+        elif event.kind in ("scaler-step", "step") and event.optimizer in cleared and event.grads:
+            evidence = f"zero_grad(){at(cleared[event.optimizer])} ran between backward() and the step{at(event)}: {event.grads} gradients were zeros"
+            why = "The step is taken with zeros, and what backward had computed is lost; there is no error message."
+            return Finding("no-gradients", "error", evidence, why, "optimizer.zero_grad()  # after the step", lesson=4, step=now.number)
+    return None
 
 
 def update_between_optimizers(recent: Sequence[Iteration]) -> Finding | None:

@@ -49,8 +49,8 @@ def scale_collapse(recent: Sequence[Iteration]) -> Finding | None:
 def scale_too_low(recent: Sequence[Iteration]) -> Finding | None:
     """The loss was multiplied by less than 1."""
     event = next((e for e in recent[-1].of("scale") if e.scale < 1), None)
-    if event is None:
-        return None
+    if event is None or any(e.skips_in_a_row >= 3 for i in recent for e in i.of("update")):
+        return None  # what comes of a collapse is no mistake of its own
     evidence = f"the loss was multiplied by {scale(event.scale)}{at(event)}"
     why = "A scale under 1 flushes more gradients than no scaling, and at 2^-128 or 0 unscaling writes inf or NaN into the weights."
     fix = "scaler = torch.amp.GradScaler(device)  # starts at 65536; stop the run when get_scale() < 1"
@@ -91,7 +91,7 @@ def fp16_without_scaler(recent: Sequence[Iteration]) -> Finding | None:
     if not forwards or not backwards or any(e.scaled for e in backwards):
         return None
     histograms = [e.histogram for e in now.of("histogram")]
-    if not histograms:
+    if not histograms or now.of("changed"):  # a loss scaled by hand is divided out by hand
         return None
     histogram = histograms[0]
     nonzero = histogram.nonzero_finite
@@ -119,4 +119,16 @@ def fp16_without_scaler(recent: Sequence[Iteration]) -> Finding | None:
     return Finding("fp16-without-scaler", "advice", evidence, why, fix, lesson=2, step=now.number)
 
 
-RULES = (scale_collapse, scale_too_low, fp16_loss, scaler_not_needed, fp16_without_scaler)
+def nonfinite_loss(recent: Sequence[Iteration]) -> Finding | None:
+    """A loss that is NaN or inf went backward with no scaler to skip the step."""
+    now = recent[-1]
+    event = next((e for e in now.all("backward", scaled=False) if e.loss is not None and not math.isfinite(e.loss)), None)
+    if event is None or not now.of("step"):
+        return None
+    evidence = f"the loss was {event.loss}{at(event)}, and the optimizer stepped with its gradients"
+    why = "NaN or inf in the gradients is written into every weight they reach, and stays there."
+    fix = "look for the first non-finite value in data and forward pass; in fp16 use torch.amp.GradScaler, which skips such a step"
+    return Finding("nonfinite-loss", "error", evidence, why, fix, lesson=4, step=now.number)
+
+
+RULES = (nonfinite_loss, scale_collapse, scale_too_low, fp16_loss, scaler_not_needed, fp16_without_scaler)

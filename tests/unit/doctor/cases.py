@@ -404,6 +404,42 @@ def every_gradient_flushed(sick):
     return run(body, scaler=GradScaler("cpu", init_scale=2.0**30, enabled=not sick))
 
 
+@case("nonfinite-loss")
+def nan_without_a_scaler(sick):
+    def body(model, optimizer, scaler, step, x, y):
+        if sick and step == 3:
+            y[0] = float("nan")
+        scaler.scale(forward_loss(model, x, y)).backward()
+        finish(scaler, optimizer)
+
+    return run(body, scaler=GradScaler("cpu", enabled=False))
+
+
+@case("no-gradients")
+def zeros_in_place_before_the_step(sick):
+    def body(model, optimizer, scaler, step, x, y):
+        scaler.scale(forward_loss(model, x, y)).backward()
+        if sick:
+            optimizer.zero_grad(set_to_none=False)
+        finish(scaler, optimizer)
+
+    return run(body)
+
+
+@case("scaler-made-anew")
+def scaler_in_each_epoch(sick):
+    kept = GradScaler("cpu", init_scale=2.0**10)
+
+    def body(model, optimizer, scaler, step, x, y):
+        if sick and step % 12 == 0:
+            body.scaler = GradScaler("cpu", init_scale=2.0**10)
+        scaler = body.scaler if sick else kept
+        scaler.scale(forward_loss(model, x, y)).backward()
+        finish(scaler, optimizer)
+
+    return run(body, steps=40, scaler=kept)
+
+
 @case("scheduler-on-skipped-step")
 def schedules_every_iteration(sick):
     model = mlp()

@@ -218,6 +218,27 @@ def default_device_and_dtype(watching):
     return everything(model, [optimizer], losses)
 
 
+@loop
+def default_device_set_anew_in_the_loop(watching):
+    """PyTorch expects the default device's mode under all others, whatever the examination does."""
+    model, losses = dropout_net(), []
+    optimizer = adam(model)
+    torch.set_default_device("cpu")
+    try:
+        with watching(model, optimizer):
+            for step, (x, y) in enumerate(batches(4)):
+                losses.append(F.mse_loss(model(x), y))
+                if step == 0:
+                    torch.set_default_device("cpu")
+                losses[-1].backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    finally:
+        torch.set_default_device(None)
+    assert not _get_current_function_mode_stack()
+    return everything(model, [optimizer], losses)
+
+
 @pytest.mark.parametrize("name", LOOPS)
 def test_nothing_changes_to_the_bit(name):
     results = []
