@@ -1,5 +1,7 @@
 """Every lesson keeps every rule, and every rule has been seen to complain."""
 
+import re
+
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -80,3 +82,11 @@ def test_rule_complains(rule, bad):
 
 def test_every_rule_has_a_bad_example():
     assert {rule for rule, _ in BAD} == set(rules.RULES)
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.name[:2])
+def test_readme_lists_the_lesson_with_the_time_that_it_names(path):
+    opening = nbformat.read(path, as_version=4).cells[0].source
+    minutes = re.search(r"[Aa]bout (\d+) minutes", opening).group(1)
+    readme = (NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf"\(notebooks/{path.name}\) \| {minutes} min \|", readme)
