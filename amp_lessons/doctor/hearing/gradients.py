@@ -38,6 +38,19 @@ def note_changes(observer: LoopObserver, parameters: Sequence[Tensor] | None) ->
     )
 
 
+def note_silent_change(observer: LoopObserver, parameters: Sequence[Tensor]) -> None:
+    """A change through ``.data`` leaves the version counter alone: only the norm since the backward pass tells."""
+    events = observer.recent[-1].of("backward", "clip", "changed")
+    scales = observer.ledger.scales(parameters)
+    if not scales or not events or events[-1].kind != "backward" or events[-1].get("norm") is None:
+        return
+    if events[-1].parameters != sum(p.grad is not None for p in parameters):
+        return  # the norm was that of other parameters too
+    norm, before = float(norm_of(parameters)), float(events[-1].norm)
+    if norm < before * (1 - 1e-4):
+        observer.add("changed", scaled=True, scale=scales[0], norm=norm, before=before, largest=_largest(parameters))
+
+
 @heard("before", "clip")
 def before_clip(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     known = _clipped(observer, args, kwargs)

@@ -9,7 +9,7 @@ from torch.amp.grad_scaler import OptState
 
 from amp_lessons.doctor.events import dtype_name, later
 from amp_lessons.doctor.hearing import heard
-from amp_lessons.doctor.hearing.gradients import note_changes
+from amp_lessons.doctor.hearing.gradients import note_changes, note_silent_change
 from amp_lessons.doctor.ledger import norm_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def before_unscale(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     stage = observer.stages.get(id(optimizer), "ready")
     parameters = observer.parameters_of(optimizer)
     note_changes(observer, parameters)
+    if observer.looks_closely:
+        note_silent_change(observer, parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
     scales = observer.ledger.scales(parameters)
     observer.add(
