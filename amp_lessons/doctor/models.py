@@ -50,8 +50,7 @@ class WatchedModels:
         if not self.counts(module):
             return None
         self._open.append(module)
-        whole = self._whole.get(id(module), lambda: None)()
-        return whole if whole is not None and not self.every else module
+        return self._model_of(module)
 
     def closes(self, module: nn.Module) -> nn.Module | None:
         """A call is over: the model that it was a call of, or None."""
@@ -59,5 +58,9 @@ class WatchedModels:
             return None
         while self._open.pop() is not module:  # an interrupt may have lost the end of an inner call
             pass
+        return self._model_of(module)
+
+    def _model_of(self, module: nn.Module) -> nn.Module:
+        """The watched model that a called module stands for."""
         whole = self._whole.get(id(module), lambda: None)()
-        return whole if whole is not None and not self.every else module
+        return module if whole is None or self.every else whole

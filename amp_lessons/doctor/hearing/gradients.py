@@ -58,7 +58,7 @@ def before_clip(observer: LoopObserver, args: tuple, kwargs: dict) -> None:
     names = ("parameters", "max_norm", "total_norm")
     given = {**dict(zip(names, args)), **kwargs}
     total = given.get("total_norm")
-    observer.pending["clip"] = observer.add(
+    observer.add(
         "clip", scaled=bool(scales), scale=scales[0] if scales else None, by="norm",
         norm=later(total.detach()) if isinstance(total, Tensor) else total, limit=float(given.get("max_norm", 0.0)),
     )  # fmt: skip
@@ -84,9 +84,13 @@ def after_clip(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -
 @heard("after", "zero_grad")
 def after_zero_grad(observer: LoopObserver, args: tuple, kwargs: dict, result: Any) -> None:
     owner = args[0]
-    mine = [p for group in owner.param_groups for p in group["params"]] if isinstance(owner, torch.optim.Optimizer) else owner.parameters()
-    observer.ledger.forget(mine)
-    observer.add("zero-grad", optimizer=observer.number_of(owner) if isinstance(owner, torch.optim.Optimizer) else -1, after_backward=bool(observer.recent[-1].of("backward")) and not observer.stepped)
+    is_optimizer = isinstance(owner, torch.optim.Optimizer)
+    observer.ledger.forget(observer.parameters_of(owner) if is_optimizer else owner.parameters())
+    observer.add(
+        "zero-grad",
+        optimizer=observer.number_of(owner) if is_optimizer else -1,
+        after_backward=bool(observer.recent[-1].of("backward")) and not observer.stepped,
+    )
 
 
 def _largest(parameters: Sequence[Tensor]) -> float | Tensor | None:
