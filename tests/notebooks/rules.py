@@ -22,6 +22,11 @@ def tags(cell: NotebookNode) -> list[str]:
     return cell.metadata.get("tags", [])
 
 
+def to_read(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """The cells that a lesson is read by; its exercises are for doing, and have a length of their own."""
+    return [cell for cell in cells if "exercise" not in tags(cell)]
+
+
 def compared_texts(cell: NotebookNode) -> Iterator[str]:
     """Every text of a cell's outputs that strict nbval compares."""
     for output in cell.get("outputs", []):
@@ -169,7 +174,7 @@ def code_is_modern(notebook: NotebookNode) -> list[str]:
 
 
 def code_is_short(notebook: NotebookNode) -> list[str]:
-    lengths = [code_lines(cell) for cell in code_cells(notebook)]
+    lengths = [code_lines(cell) for cell in to_read(code_cells(notebook))]
     found = [f"cell {c.execution_count}: {code_lines(c)} code lines; 15 at most" for c in code_cells(notebook) if code_lines(c) > 15]
     if not 2 <= statistics.median(lengths or [0]) <= 6:
         found.append(f"the median code cell has {statistics.median(lengths or [0])} lines; 2 to 6")
@@ -177,7 +182,7 @@ def code_is_short(notebook: NotebookNode) -> list[str]:
 
 
 def has_the_right_length(notebook: NotebookNode) -> list[str]:
-    cells, total = len(notebook.cells), sum(words(prose(cell)) for cell in markdown_cells(notebook))
+    cells, total = len(to_read(notebook.cells)), sum(words(prose(cell)) for cell in to_read(markdown_cells(notebook)))
     found = [f"{cells} cells; 40 to 70"] if not 40 <= cells <= 70 else []
     return found + ([f"{total} words of prose; 800 to 1,400"] if not 800 <= total <= 1400 else [])
 

@@ -17,6 +17,8 @@ def unscale_twice(recent: Sequence[Iteration]) -> Finding | None:
     if event is None:
         return None
     backwards = len(now.of("backward"))
+    if event.after_step and backwards and not _stepped(now, event):
+        return _missing_update("unscale_", event, now)
     if event.after_step:
         evidence = f"unscale_ was called{at(event)} after scaler.step of the same iteration"
         why = "Unscaling and clipping after the step come too late; PyTorch raises an error."
@@ -33,13 +35,22 @@ def step_twice(recent: Sequence[Iteration]) -> Finding | None:
     event = now.first("scaler-step", repeated=True)
     if event is None:
         return None
-    if event.new_backward and not any(e is not event and e.optimizer == event.optimizer for e in now.of("scaler-step")):
-        evidence = f"scaler.step was reached{at(event)} with a new backward pass, but update() was not called since the last step"
-        why = "Without update() the scaler keeps the last step's state: PyTorch raises an error, and the scale could never adapt."
-        return Finding("missing-update", "error", evidence, why, "scaler.update()  # after scaler.step, each step", 4, now.number)
+    if event.new_backward and not _stepped(now, event):
+        return _missing_update("scaler.step", event, now)
     evidence = f"scaler.step was called{at(event)} for an optimizer that had stepped in this iteration"
     why = "One backward pass pays for one step; PyTorch raises an error at the second."
     return Finding("step-twice", "error", evidence, why, "scaler.step(optimizer)  # once before scaler.update()", 4, now.number)
+
+
+def _stepped(iteration: Iteration, event: Event) -> bool:
+    """Whether the event's optimizer has another step in this iteration."""
+    return any(e is not event and e.optimizer == event.optimizer for e in iteration.of("scaler-step"))
+
+
+def _missing_update(call: str, event: Event, now: Iteration) -> Finding:
+    evidence = f"{call} was reached{at(event)} with a new backward pass, but update() was not called since the last step"
+    why = "Without update() the scaler keeps the last step's state: PyTorch raises an error, and the scale could never adapt."
+    return Finding("missing-update", "error", evidence, why, "scaler.update()  # after scaler.step, each step", 4, now.number)
 
 
 def missing_step(recent: Sequence[Iteration]) -> Finding | None:
