@@ -21,6 +21,7 @@ from PIL import Image
 
 from amp_lessons.errors import LessonError
 from amp_lessons.lab import NOTEBOOKS
+from amp_lessons.tutor import progress
 
 KEPT = ("text/plain", "text/html", "text/markdown", "image/png")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -43,7 +44,8 @@ def store(path: Path, timeout: int = 300) -> None:
         notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
     )
     try:
-        client.execute()
+        # What is stored must not show the progress of whoever stores it.
+        client.execute(env={**os.environ, progress.VARIABLE: "off"})
     except CellExecutionError as error:
         where = failed_cell(notebook)
         raise LessonError(f"{path.name}, {where}: {error.ename}: {error.evalue}. Nothing was stored.") from None

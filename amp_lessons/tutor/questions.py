@@ -185,9 +185,14 @@ _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
 }
 
 
+def names() -> tuple[str, ...]:
+    """The names of all questions: the lesson's number, a dash and a word, in the order of the course."""
+    return tuple(_QUESTIONS)
+
+
 def ask(name: str) -> Question:
-    """The question with this name; raises LessonError for a name that does not exist."""
+    """The question with this name, which keeps a correct answer in the learner's progress; raises LessonError for a name that does not exist."""
     if name not in _QUESTIONS:
         raise LessonError(f"There is no question {name!r}; the names are {', '.join(_QUESTIONS)}.")
     question, answers = _QUESTIONS[name]
-    return Question(question, answers)
+    return Question(question, answers, name)

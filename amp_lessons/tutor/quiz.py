@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import ipywidgets
 
 from amp_lessons.errors import LessonError
+from amp_lessons.tutor import progress
 
 _WRAPPING = "amp-lessons-answer"
 # A button cuts a long label off; an answer must be read whole, in a narrow window too.
@@ -28,12 +29,13 @@ class Answer:
 class Question(ipywidgets.VBox):
     """A question with one correct answer: buttons in a notebook, ``answer("B")`` anywhere else.
 
-    Raises LessonError unless exactly one answer is correct and every answer has feedback.
+    Under a ``name`` a correct answer is kept in the learner's progress. Raises LessonError unless exactly one answer is correct and every answer has feedback.
     """
 
-    def __init__(self, question: str, answers: Sequence[Answer]) -> None:
+    def __init__(self, question: str, answers: Sequence[Answer], name: str | None = None) -> None:
         if sum(answer.correct for answer in answers) != 1 or not all(answer.feedback for answer in answers):
             raise LessonError("A question needs exactly one correct answer, and feedback for every answer.")
+        self.name = name
         self.question = question
         self.answers = dict(zip(string.ascii_uppercase, answers))
         self.buttons = []
@@ -44,7 +46,8 @@ class Question(ipywidgets.VBox):
             button.add_class(_WRAPPING)
             button.on_click(lambda _, letter=letter: self.answer(letter))
             self.buttons.append(button)
-        self._feedback = ipywidgets.HTML('<div role="status"></div>')
+        solved = progress.solved().get(name) if name else None
+        self._feedback = ipywidgets.HTML(_status(f"Answered correctly on {solved}." if solved else ""))
         prompt = ipywidgets.HTML(f"{_STYLE}<p><strong>{html.escape(question)}</strong></p>")
         super().__init__([prompt, *self.buttons, self._feedback], layout={"max_width": "760px"})
 
@@ -54,8 +57,11 @@ class Question(ipywidgets.VBox):
         if chosen is None:
             raise LessonError(f"There is no answer {letter!r}; choose one of {', '.join(self.answers)}.")
         verdict = "Correct." if chosen.correct else "Not quite."
-        self._feedback.value = f'<div role="status"><strong>{verdict}</strong> {html.escape(chosen.feedback)}</div>'
-        return f"{verdict} {chosen.feedback}"
+        # Whatever went wrong with saving is no part of the feedback: a line of its own.
+        trouble = progress.record(self.name) if chosen.correct and self.name else None
+        said = f"<strong>{verdict}</strong> {html.escape(chosen.feedback)}"
+        self._feedback.value = _status(f"{said}<br>{html.escape(trouble)}" if trouble else said)
+        return " ".join(filter(None, [verdict, chosen.feedback, trouble]))
 
     def __repr__(self) -> str:
         options = [f"  {letter}. {answer.text}" for letter, answer in self.answers.items()]
@@ -73,3 +79,8 @@ class Question(ipywidgets.VBox):
         data["text/html"] = f"<p><strong>{html.escape(self.question)}</strong></p>" + "".join(folded)
         data["text/plain"] = repr(self)
         return data
+
+
+def _status(text: str) -> str:
+    """A text that a screen reader speaks when it changes."""
+    return f'<div role="status" style="line-height: 1.4">{text}</div>'

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from amp_lessons.lab import NOTEBOOKS, environment
+from amp_lessons.tutor import progress
 from tests.browser.lab import Lab
 
 # Without the networking flags Chromium looks for servers that a closed network does not have.
@@ -38,7 +39,13 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def progress_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the learner of these tests keeps progress."""
+    return tmp_path_factory.mktemp("progress") / "progress.json"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, progress_file: Path) -> Iterator[str]:
     """The address of a JupyterLab on a copy of the notebooks, with the course's settings."""
     root = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
@@ -51,6 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     env["JUPYTER_CONFIG_PATH"] += os.pathsep + str(settings.parent)
     # Nothing of the tests may land in the user's own Jupyter folders, nor theirs in the tests.
     env |= {"JUPYTERLAB_SETTINGS_DIR": str(root / "user"), "JUPYTERLAB_WORKSPACES_DIR": str(root / "workspaces")}
+    env[progress.VARIABLE] = str(progress_file)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -84,8 +92,9 @@ def browser(chromium: str) -> Iterator:
 
 
 @pytest.fixture
-def lab(browser, server: str) -> Iterator[Lab]:
-    """A fresh page; its kernels are shut down afterwards, since each holds a PyTorch."""
+def lab(browser, server: str, progress_file: Path) -> Iterator[Lab]:
+    """A fresh page and a learner without progress; the kernels are shut down afterwards, since each holds a PyTorch."""
+    progress_file.unlink(missing_ok=True)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     try:
         yield Lab(page, server)

@@ -69,6 +69,13 @@ def test_failing_lesson_is_left_alone_and_named(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_nobody_s_progress_is_stored(tmp_path, monkeypatch):
+    monkeypatch.setenv("AMP_LESSONS_PROGRESS", str(tmp_path / "mine.json"))
+    path = write(tmp_path / "d.ipynb", "from amp_lessons.tutor import progress\nprint(progress.path())")
+    store(path)
+    assert nbformat.read(path, as_version=4).cells[1].outputs[0].text == "None\n"
+
+
 def test_file_that_is_no_notebook_is_one_sentence(tmp_path):
     (tmp_path / "c.ipynb").write_text("not JSON")
     with pytest.raises(LessonError, match="could not be read as a notebook"):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from amp_lessons.errors import LessonError
+from amp_lessons.tutor import progress
 from amp_lessons.tutor.questions import _QUESTIONS, ask
 from amp_lessons.tutor.quiz import Answer, Question
 
@@ -56,3 +57,32 @@ def test_unknown_letter_and_name_are_sentences():
 def test_question_without_one_right_answer_or_without_feedback_is_refused(answers):
     with pytest.raises(LessonError, match="exactly one correct answer"):
         Question("?", answers)
+
+
+def test_correct_answer_is_kept_and_a_wrong_one_is_not(tmp_path, monkeypatch):
+    monkeypatch.setenv(progress.VARIABLE, str(tmp_path / "progress.json"))
+    question = ask("1-bf16")
+    assert question._feedback.value == ask("5-order")._feedback.value
+    question.answer("A")
+    assert progress.solved() == {}
+    question.buttons[1].click()
+    assert list(progress.solved()) == ["1-bf16"]
+    again = ask("1-bf16")
+    assert f"Answered correctly on {progress.solved()['1-bf16']}." in again._feedback.value
+    assert repr(again) == repr(question) and "Answered" not in again._repr_mimebundle_()["text/html"]
+
+
+def test_answer_that_cannot_be_kept_gets_its_feedback_and_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv(progress.VARIABLE, str(tmp_path / "a file" / "progress.json"))
+    question = ask("1-bf16")
+    said = question.answer("B")
+    assert said.startswith("Correct. It has float32's 8 exponent bits") and "Your progress could not be saved" in said
+    assert "<br>Your progress could not be saved" in question._feedback.value and 'role="status"' in question._feedback.value
+    assert "could not be saved" not in question.answer("A")
+
+
+def test_question_without_a_name_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv(progress.VARIABLE, str(tmp_path / "progress.json"))
+    Question("?", [Answer("a", "yes", correct=True), Answer("b", "no")]).answer("A")
+    assert progress.solved() == {}
