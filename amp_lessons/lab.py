@@ -47,7 +47,7 @@ def is_free(port: int) -> bool:
 
 
 def main(options: Sequence[str]) -> int:
-    """Run JupyterLab until it is stopped; gives its exit status, or 1 with one sentence if it cannot start."""
+    """Run JupyterLab on the start page until it is stopped; gives its exit status, or 1 with one sentence if it cannot start."""
     try:
         port = port_of(options)
     except ValueError:
@@ -65,9 +65,11 @@ def main(options: Sequence[str]) -> int:
         )
         return 1
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={NOTEBOOKS}", "--ServerApp.port_retries=0"]
+    if not any(option.startswith("--LabApp.default_url") for option in options):  # given twice, it counts for nothing
+        # As the default page, so that the link which a headless run prints leads there too.
+        command.append(f"--LabApp.default_url=/lab/tree/{lessons[0].name}")
     try:
-        # As the default page, so that the link which a headless run prints leads to the lesson too.
-        return subprocess.call([*command, *options, f"--LabApp.default_url=/lab/tree/{lessons[0].name}"], env=environment())
+        return subprocess.call([*command, *options], env=environment())
     except KeyboardInterrupt:
         return 0
 

@@ -242,3 +242,11 @@ RULES = (
     ends_with_check_and_recap,
     markdown_pictures_have_alternatives,
 )
+
+# The start page is no lesson: it is short, its cells are one call each, and it has nothing to check or to recap.
+OF_LESSONS_ONLY = {code_is_short, has_the_right_length, ends_with_check_and_recap}
+
+
+def rules_for(name: str) -> list:
+    """The rules that the notebook with this file name keeps; the start page is number 0."""
+    return [rule for rule in RULES if not (name.startswith("00_") and rule in OF_LESSONS_ONLY)]

@@ -9,16 +9,20 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from amp_lessons.lab import NOTEBOOKS
 from tests.notebooks import rules
 
-LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+PAGES = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+LESSONS = [path for path in PAGES if not path.name.startswith("00_")]
 
 
-def test_there_are_five_lessons():
+def test_there_are_a_start_page_and_five_lessons():
+    assert PAGES[0].name == "00_start_here.ipynb"
     assert [path.name[:2] for path in LESSONS][:5] == ["01", "02", "03", "04", "05"]
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.name[:2])
-def test_lesson_keeps_rule(path, rule):
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [pytest.param(path, rule, id=f"{path.name[:2]}-{rule.__name__}") for path in PAGES for rule in rules.rules_for(path.name)],
+)
+def test_notebook_keeps_rule(path, rule):
     assert rule(nbformat.read(path, as_version=4)) == []
 
 

@@ -44,13 +44,20 @@ def test_port_that_is_no_number_is_one_sentence(capsys):
     assert "is not a number" in capsys.readouterr().err
 
 
-def test_starts_on_the_first_lesson_and_stays_on_its_port(monkeypatch):
+def test_starts_on_the_start_page_and_stays_on_its_port(monkeypatch):
     called = {}
     monkeypatch.setattr(lab.subprocess, "call", lambda command, env: called.update(command=command, env=env) or 0)
     assert lab.main(["--port", "0", "--no-browser"]) == 0
-    assert Path(called["command"][-1]).name.startswith("01_")
+    assert "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in called["command"]
     assert "--ServerApp.port_retries=0" in called["command"] and "--no-browser" in called["command"]
     assert called["env"]["JUPYTER_CONFIG_PATH"].split(os.pathsep)[0] == str(lab.SETTINGS)
+
+
+def test_another_page_can_be_asked_for(monkeypatch):
+    called = []
+    monkeypatch.setattr(lab.subprocess, "call", lambda command, env: called.extend(command) or 0)
+    assert lab.main(["--port", "0", "--LabApp.default_url=/lab/tree/other.ipynb"]) == 0
+    assert [part for part in called if "default_url" in part] == ["--LabApp.default_url=/lab/tree/other.ipynb"]
 
 
 def test_settings_are_ones_that_jupyterlab_has():
