@@ -114,4 +114,4 @@ class CourseMap:
         return len(self.solved.intersection(names))
 
 
-_CELL = "text-align: left; vertical-align: top; padding: 6px 12px 6px 0"
+_CELL = "text-align: left; vertical-align: top; padding: 6px 12px"

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -84,7 +84,7 @@ def reset(sure: bool = False) -> str:
         if not sure:
             return f"This forgets {amount(len(solved()))}. If you are sure: progress.reset(sure=True)"
         file = Path(os.path.realpath(file))
-        with FileLock(f"{file}.lock", timeout=PATIENCE):
+        with _lock(file):
             aside = _set_aside(file)
         return f"Your progress is reset. The old file is kept as {aside}."
     except _TROUBLES as error:
@@ -104,7 +104,7 @@ def _save(name: str | None) -> str | None:
             return None
         file = Path(os.path.realpath(file))  # a link stays a link
         file.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{file}.lock", timeout=PATIENCE):
+        with _lock(file):
             try:
                 data = _read(file)
             except _Unusable as why:
@@ -117,6 +117,11 @@ def _save(name: str | None) -> str | None:
         failed = f"Your progress could not be saved in {file}: {_reason(error)}. {VARIABLE} can name another place."
         return f"{note} {failed}" if note else failed
     return note
+
+
+def _lock(file: Path) -> AbstractContextManager:
+    # Asks often: between two writes of a busy notebook there is not much time.
+    return FileLock(f"{file}.lock").acquire(timeout=PATIENCE, poll_interval=0.005)
 
 
 def _reason(error: BaseException) -> str:

@@ -20,9 +20,9 @@ class ResetPanel(ipywidgets.VBox):
         self._answers = row(self.no, self.yes)
         self._said = ipywidgets.HTML()
         self.reset.on_click(self._ask)
-        self.yes.on_click(lambda _: self._close(f"{progress.reset(sure=True)} Run the map's cell again to see it."))
+        self.yes.on_click(lambda _: self._close(f"{progress.reset(sure=True)} Run the map's cell again to see the change."))
         self.no.on_click(lambda _: self._close("Nothing has changed."))
-        super().__init__([self.reset, self._said, self._answers])
+        super().__init__([row(self.reset), self._said, self._answers])
         self._close("")
 
     def _ask(self, _: object) -> None:

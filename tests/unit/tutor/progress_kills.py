@@ -42,29 +42,41 @@ def names_in(file):
         return None
 
 
-def kill_once(number, file, rng):
-    """Names that a child had acknowledged when it was killed, and how many readings in the meantime were torn."""
+def kill_once(number, file, wanted, delay):
+    """Kill a child ``delay`` seconds after its ``wanted``-th acknowledgement: what it acknowledged, and how many readings were torn."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         write_until_killed(number, writing)
     os.close(writing)
-    torn, deadline = 0, time.monotonic() + rng.uniform(0.0, 0.03)
+    os.set_blocking(reading, False)
+    said, torn, heard, deadline = b"", 0, False, time.monotonic() + 60
     while time.monotonic() < deadline:
         torn += names_in(file) is None
+        time.sleep(0.0003)  # leaves the writer some of the machine
+        with contextlib.suppress(BlockingIOError):
+            said += os.read(reading, 4096)
+        if not heard and said.count(b"\n") >= wanted:
+            heard, deadline = True, time.monotonic() + delay
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the child ended before it was killed"
-    with os.fdopen(reading) as lines:
-        return {line.rstrip("\n") for line in lines if line.endswith("\n")}, torn
+    os.set_blocking(reading, True)
+    with os.fdopen(reading, "rb") as rest:
+        said += rest.read()
+    assert heard, "the child could not write"
+    return set(said.decode().splitlines()), torn
 
 
 def main(file, kills, spoil):
     os.environ[progress.VARIABLE] = str(file)
     if spoil:
         progress._write = in_place
-    progress.record("0")  # what is imported at the first use is imported once, not in each child
+    start = time.monotonic()
+    for count in range(20):  # what is imported at the first use is so imported once, not in each child
+        progress.record(str(count))
+    write_time = (time.monotonic() - start) / 20
     rng = random.Random(0)
     found = {"kills": kills, "acknowledged": 0, "while writing": 0, "torn": 0, "lost": 0}
     acknowledged = set()
@@ -73,7 +85,7 @@ def main(file, kills, spoil):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
             acknowledged.clear()
-        names, torn = kill_once(number, file, rng)
+        names, torn = kill_once(number, file, rng.randrange(2), rng.uniform(0, 2 * write_time))
         acknowledged |= names
         kept = names_in(file)
         found["acknowledged"] += len(names)

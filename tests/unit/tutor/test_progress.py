@@ -275,6 +275,7 @@ def test_reset_asks_first_and_keeps_the_old_file(file):
 WRITER = """
 import sys
 from amp_lessons.tutor import progress
+progress.PATIENCE = 60  # two writers without a pause may keep each other out for longer than two people ever do
 print("ready", flush=True)
 sys.stdin.readline()
 for count in range(200):
