@@ -5,6 +5,7 @@ from __future__ import annotations
 from reprlib import repr as short
 from typing import Any
 
+import numpy
 import torch
 
 NOTHING = "It returns nothing: is the `return` missing?"
@@ -38,6 +39,16 @@ def not_a_tensor(given: Any, shape: torch.Size, dtype: torch.dtype) -> str | Non
     if given.dtype != dtype:
         return f"It returns {str(given.dtype).removeprefix('torch.')}; it should be {str(dtype).removeprefix('torch.')}."
     return None
+
+
+def not_a_flag(given: Any) -> str | None:
+    """What is wrong with a returned value that should be True or False, or None; a tensor or array of one of them passes."""
+    if given is None:
+        return NOTHING
+    value = torch.as_tensor(given) if isinstance(given, (numpy.ndarray, numpy.generic)) else given
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return None if isinstance(value, bool) else f"It returns `{short(given)}`, of type {type(given).__name__}; True or False is asked for."
 
 
 def _it(returned: bool) -> str:

@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from amp_lessons.tutor.given import NOTHING, not_a_number, not_a_tensor
+from amp_lessons.tutor.given import NOTHING, not_a_flag, not_a_number, not_a_tensor
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,16 @@ def test_what_is_another_tensor_is_told(given, words):
 
 def test_the_right_tensor_passes():
     assert not_a_tensor(torch.zeros(2).half(), torch.Size([2]), torch.float16) is None
+
+
+@pytest.mark.parametrize("given", [True, False, torch.tensor(True), torch.tensor([[False]]), numpy.bool_(True), numpy.array([False])])
+def test_true_and_false_are_flags(given):
+    assert not_a_flag(given) is None
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [(None, NOTHING), (1, "`1`, of type int"), (65536.0, "of type float"), ("True", "of type str"), (torch.tensor([True, True]), "of type Tensor")],
+)
+def test_what_is_no_flag_is_told(given, words):
+    assert words in not_a_flag(given)
