@@ -107,12 +107,14 @@ def _wrong_place(tried: Pair, right: Pair, start: list[Tensor], first: list[Tens
         )
     wanted = right.masters
     if not all(torch.allclose(master, other, rtol=1e-5, atol=1e-6) for master, other in zip(masters, wanted)):
-        return f"the first master is {_one(masters):.6g} where a right step has it at {_one(wanted):.6g}."
+        mine, theirs = _furthest(masters, wanted)
+        return f"a master is {mine:.6g} where a right step has it at {theirs:.6g}."
     rounded = [master.detach().half() for master in masters]
     if not _same(weights, rounded):
+        mine, theirs = _furthest(weights, rounded)
         return (
-            f"the first master is {_one(masters):.6g}, but the model's weight is {_one(weights):.6g} and not its float16 value "
-            f"{_one(rounded):.6g}. Copy the masters into the model after the step, in place, or the next forward pass will not see it."
+            f"a weight of the model is {mine:.6g} where its master is {theirs:.6g} in float16. "
+            "Copy the masters into the model after the step, in place, or the next forward pass will not see it."
         )
     left = [weight.grad for weight in tried.model.parameters() if weight.grad is not None and weight.grad.any()]
     if left:
@@ -125,6 +127,13 @@ def _wrong_place(tried: Pair, right: Pair, start: list[Tensor], first: list[Tens
 
 def _same(some: list[Tensor], others: list[Tensor]) -> bool:
     return all(torch.equal(one.detach(), other) for one, other in zip(some, others))
+
+
+def _furthest(some: list[Tensor], others: list[Tensor]) -> tuple[float, float]:
+    """The pair of values that lie furthest apart."""
+    a, b = (torch.cat([tensor.detach().float().flatten() for tensor in tensors]) for tensors in (some, others))
+    at = (a - b).abs().argmax()
+    return a[at].item(), b[at].item()
 
 
 def _one(tensors: list[Tensor]) -> float:
@@ -192,11 +201,7 @@ WRONG = (
         "cast what you take from the model",
     ),
     Wrong("does not copy back", f"{_DEF}{_GRADS}{_STEP}{_CLEAR}", "Copy the masters into the model after the step"),
-    Wrong(
-        "binds the name to the new value",
-        f"{_DEF}{_GRADS}{_STEP}{_PAIRS}        weight = master.half()\n{_CLEAR}",
-        "in place",
-    ),
+    Wrong("binds the name to a new value", f"{_DEF}{_GRADS}{_STEP}{_PAIRS}        weight = master.half()\n{_CLEAR}", "in place"),
     Wrong(
         "copies under grad mode",
         f"{_DEF}{_GRADS}{_STEP}{_PAIRS}        weight.copy_(master)\n{_CLEAR}",
@@ -212,21 +217,13 @@ WRONG = (
         f"{_DEF}{_PAIRS}        master.data.copy_(weight.data)\n        master.grad = weight.grad.float()\n{_STEP}{_COPY}{_CLEAR}",
         "never copy from the model to the masters",
     ),
-    Wrong(
-        "clears the masters' gradients only",
-        f"{_DEF}{_GRADS}{_STEP}{_COPY}    optimizer.zero_grad()\n",
-        "clears only those of what it holds",
-    ),
+    Wrong("clears the masters only", f"{_DEF}{_GRADS}{_STEP}{_COPY}    optimizer.zero_grad()\n", "clears only those of what it holds"),
     Wrong(
         "updates the float16 weights",
         f"{_DEF}    with torch.no_grad():\n        for weight in model.parameters():\n            weight -= 1e-4 * weight.grad\n{_CLEAR}",
         "the optimizer has not stepped",
     ),
-    Wrong(
-        "copies before the step",
-        f"{_DEF}{_GRADS}{_COPY}{_STEP}{_CLEAR}",
-        "Copy the masters into the model after the step",
-    ),
+    Wrong("copies before the step", f"{_DEF}{_GRADS}{_COPY}{_STEP}{_CLEAR}", "Copy the masters into the model after the step"),
     Wrong(
         "makes the masters float16",
         f"{_DEF}{_PAIRS}        master.data = master.data.half()\n        master.grad = weight.grad\n{_STEP}{_COPY}{_CLEAR}",
