@@ -12,8 +12,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from amp_lessons.counting import KEYS, count_into
 from amp_lessons.errors import LessonError
-from amp_lessons.histograms import KEYS, ExponentHistogram, count_into
+from amp_lessons.histograms import ExponentHistogram
 
 
 class GradientRecorder:

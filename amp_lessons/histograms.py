@@ -1,11 +1,6 @@
 """Histograms of magnitudes, exact per binade: what fp16 would do to the values, and which loss scales fit them.
 
-The counting key. The bits of |x| as a float32, read as an integer, hold the exponent e above the mantissa m. Three shifts,
-one of them plain, one that carries for every m > 0 and one that carries for every m >= 0x7FF000, add up to
-``3 * e + part``, where part 0 is exactly a power of two, part 2 the last 1/4096 below the next one, and part 1 all between.
-With these parts fp16's three borders fall between keys at every power-of-two scale: 2^-25 and below is flushed (a tie goes
-to zero), under 2^-14 is subnormal, 65520 = 2^16 (1 - 1/4096) and above overflows. Zeros, infinities and NaN have keys of
-their own. No value is read on the host while counting.
+Counts are by the key that ``counting`` explains, whose borders are fp16's own at every power-of-two scale.
 """
 
 from __future__ import annotations
@@ -17,16 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from amp_lessons.counting import EXPONENT_BIAS, INFINITY_KEY, KEYS, count_into, key_of_power
 from amp_lessons.errors import LessonError
-
-KEYS = 3 * 256
-_BIAS = 127
-_INFINITY_KEY = 3 * 255
-
-
-def _key_of_power(exponent: int) -> int:
-    """Key of the number 2^exponent."""
-    return 3 * (exponent + _BIAS)
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class LossScaleWindow:
 class ExponentHistogram:
     """How many values lie in each binade, exactly, with zeros, infinities and NaN apart.
 
-    ``counts`` is an int64 tensor [768] on the CPU, indexed by the key this module's docstring explains. Histograms add up
+    ``counts`` is an int64 tensor [768] on the CPU, indexed by the key that ``counting`` explains. Histograms add up
     with ``+``.
     """
 
@@ -82,8 +69,7 @@ class ExponentHistogram:
         if not tensors:
             return cls()
         table = torch.zeros(KEYS, dtype=torch.int64, device=tensors[0].device)
-        for tensor in tensors:
-            count_into(table, tensor)
+        count_into(table, *tensors)
         return cls(table.cpu())
 
     @property
@@ -99,27 +85,27 @@ class ExponentHistogram:
     @property
     def infinities(self) -> int:
         """How many were +inf or -inf."""
-        return int(self.counts[_INFINITY_KEY])
+        return int(self.counts[INFINITY_KEY])
 
     @property
     def nans(self) -> int:
         """How many were NaN."""
-        return int(self.counts[_INFINITY_KEY + 1 :].sum())
+        return int(self.counts[INFINITY_KEY + 1 :].sum())
 
     @property
     def nonzero_finite(self) -> int:
         """How many were neither zero nor non-finite."""
-        return int(self.counts[1:_INFINITY_KEY].sum())
+        return int(self.counts[1:INFINITY_KEY].sum())
 
     def binades(self) -> dict[int, int]:
         """Counts by exponent: ``e`` holds the values with 2^e <= |x| < 2^(e+1); float32's subnormals are under -127.
 
         Empty binades inside the range are there with 0.
         """
-        per_exponent = self.counts[:_INFINITY_KEY].reshape(-1, 3).sum(1)
+        per_exponent = self.counts[:INFINITY_KEY].reshape(-1, 3).sum(1)
         per_exponent[0] -= self.counts[0]
         filled = per_exponent.nonzero().flatten().tolist()
-        return {e - _BIAS: int(per_exponent[e]) for e in range(filled[0], filled[-1] + 1)} if filled else {}
+        return {e - EXPONENT_BIAS: int(per_exponent[e]) for e in range(filled[0], filled[-1] + 1)} if filled else {}
 
     def fp16_counts(self, scale: float = 1.0) -> dict[str, int]:
         """How many values have each fate when multiplied by ``scale`` and stored in fp16; keys as in ``Shares``.
@@ -140,7 +126,7 @@ class ExponentHistogram:
             if fate not in ("zero", "nonfinite"):
                 split[fate] = per_exponent = {}
                 for key in (self.counts[start:stop].nonzero().flatten() + start).tolist():
-                    exponent = key // 3 - _BIAS + k
+                    exponent = key // 3 - EXPONENT_BIAS + k
                     per_exponent[exponent] = per_exponent.get(exponent, 0) + int(self.counts[key])
         return split
 
@@ -195,22 +181,12 @@ class ExponentHistogram:
         return f"<ExponentHistogram of {self.total} values, {self.zeros} zero, {self.infinities + self.nans} non-finite>"
 
 
-def count_into(table: Tensor, values: Tensor) -> None:
-    """Add the values of a tensor to an int64 count table [768] on the same device, without a host synchronisation."""
-    bits = values.detach().to(torch.float32).reshape(-1).view(torch.int32) & 0x7FFFFFFF
-    key = bits >> 23
-    # Adding can carry a NaN's bits into the sign; the mask takes the carried bit for what it is.
-    key += ((bits + 0x7FFFFF) >> 23) & 0x1FF
-    key += ((bits + 0x1000) >> 23) & 0x1FF
-    table.index_add_(0, key, torch.ones(1, dtype=torch.int64, device=table.device).expand(len(key)))
-
-
 def _fate_keys(scale: float) -> dict[str, tuple[int, int]]:
     """Ranges of keys by fate in fp16 at a power-of-two scale."""
     k = _power(scale)
-    borders = (_key_of_power(-25 - k) + 1, _key_of_power(-14 - k), _key_of_power(15 - k) + 2)
-    flushed, subnormal, normal = (min(max(key, 1), _INFINITY_KEY) for key in borders)
-    edges = (0, 1, flushed, subnormal, normal, _INFINITY_KEY, KEYS)
+    borders = (key_of_power(-25 - k) + 1, key_of_power(-14 - k), key_of_power(15 - k) + 2)
+    flushed, subnormal, normal = (min(max(key, 1), INFINITY_KEY) for key in borders)
+    edges = (0, 1, flushed, subnormal, normal, INFINITY_KEY, KEYS)
     return dict(zip(Shares.__dataclass_fields__, zip(edges, edges[1:])))
 
 
