@@ -21,7 +21,7 @@ class StepRecord:
 
     ``scale`` is the loss scale the step used (1 without a scaler), ``next_scale`` the one after ``update``. ``grad_norm``
     and ``histogram`` are of the unscaled parameter gradients before clipping. ``activations`` counts the gradients of the
-    layers' outputs as they passed, multiplied by ``scale``; both histograms are None when they were not asked for.
+    layers' outputs as they passed, multiplied by ``scale``. What was not asked for is None.
     """
 
     step: int
@@ -29,7 +29,7 @@ class StepRecord:
     scale: float
     next_scale: float
     skipped: bool
-    grad_norm: float
+    grad_norm: float | None = None
     histogram: ExponentHistogram | None = None
     activations: ExponentHistogram | None = None
 
@@ -112,12 +112,13 @@ class TrainingHistory:
 
 _FLOATS = ("loss", "scale", "next_scale", "grad_norm")
 _HISTOGRAMS = ("histogram", "activations")
+_NOT_ALWAYS_ASKED_FOR = ("grad_norm", *_HISTOGRAMS)
 
 
 def _record_to_json(record: StepRecord) -> dict:
     data = dict(vars(record))
     for name in _FLOATS:
-        if not math.isfinite(data[name]):
+        if data[name] is not None and not math.isfinite(data[name]):
             data[name] = str(data[name])  # JSON has no inf or NaN
     for name in _HISTOGRAMS:
         if data[name] is not None:
@@ -127,9 +128,7 @@ def _record_to_json(record: StepRecord) -> dict:
 
 def _record_from_json(data: dict) -> StepRecord:
     data = dict(data)
-    for name in _FLOATS:
-        data[name] = float(data[name])
-    for name in _HISTOGRAMS:
-        if data[name] is not None:
-            data[name] = ExponentHistogram.from_json(data[name])
+    for name in (*_FLOATS, *_HISTOGRAMS):
+        if not (data[name] is None and name in _NOT_ALWAYS_ASKED_FOR):
+            data[name] = float(data[name]) if name in _FLOATS else ExponentHistogram.from_json(data[name])
     return StepRecord(**data)

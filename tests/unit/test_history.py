@@ -18,6 +18,7 @@ def history() -> TrainingHistory:
         StepRecord(0, 0.1, 65536.0, 32768.0, True, math.inf, counted, None),
         StepRecord(1, math.nan, 32768.0, 32768.0, False, math.nan),
         StepRecord(2, -math.inf, 32768.0, 65536.0, False, 1 / 3, ExponentHistogram(), counted),
+        StepRecord(3, 0.5, 65536.0, 65536.0, False),
     ]
     return TrainingHistory("portrait", "amp", 3, "CPU, « quoted »", records, "It stopped.")
 
@@ -31,11 +32,11 @@ def same(one: TrainingHistory, other: TrainingHistory) -> bool:
 
 def test_what_it_says_about_the_steps():
     told = history()
-    assert told.scales == [65536.0, 32768.0, 32768.0]
+    assert told.scales == [65536.0, 32768.0, 32768.0, 65536.0]
     assert told.losses[0] == 0.1 and math.isnan(told.losses[1])
     assert told.skipped == [0]
     assert told.grown == [2]
-    assert str(told) == "portrait by amp: 3 steps, 1 skipped; It stopped."
+    assert str(told) == "portrait by amp: 4 steps, 1 skipped; It stopped."
     assert str(TrainingHistory("portrait", "fp32", 0, "CPU")) == "portrait by fp32: 0 steps, 0 skipped; ran to its end."
 
 

@@ -86,11 +86,11 @@ def test_recording_changes_nothing(tiny, recipe, device):
     plain, watched = train(tiny, recipe, 6, device=device, histograms=False), train(tiny, recipe, 6, device=device, activations=True)
     assert plain.finish().losses == watched.finish().losses
     assert equal(weights(plain), weights(watched))
-    assert all(record.histogram is None and record.activations is None for record in plain.history.records)
+    assert all((r.grad_norm, r.histogram, r.activations) == (None, None, None) for r in plain.history.records)
     count = sum(parameter.numel() for parameter in watched.model.parameters())
     assert [record.histogram.total for record in watched.history.records] == [count] * 6
     assert [record.activations.total for record in watched.history.records] == [64 * (6 * 64 + 1)] * 6
-    assert [r.grad_norm for r in plain.history.records] == [r.grad_norm for r in watched.history.records]
+    assert all(r.grad_norm > 0 for r in watched.history.records)
     assert not any(module._forward_hooks for module in watched.model.modules())  # taken off at the end
 
 
