@@ -87,7 +87,7 @@ _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
         (
             Answer("autocast itself", "It chooses the dtypes; in fp16 the small gradients are flushed."),
             Answer("GradScaler", "It scales the loss before backward and unscales before the step.", correct=True),
-            Answer("A larger batch", "A mean over more values makes each gradient smaller, not larger."),
+            Answer("A larger batch", "The mean over a larger batch makes each example's gradient smaller, not larger."),
         ),
     ),
     "4-overflow": (
