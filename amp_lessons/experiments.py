@@ -104,7 +104,7 @@ def matmuls(device: torch.device, seconds: float) -> dict[str, Any]:
     on_cpu = device.type == "cpu"
     sizes = [2**k for k in (range(4, 11) if on_cpu else range(6, 14))]
     centre = 128 if on_cpu else 1024
-    copy = ops.copy_speed(device, mebibytes=64 if on_cpu else 512, budget_s=0.1 * seconds)
+    copy = ops.copy_speed(device, mebibytes=64 if on_cpu else 512, budget_s=max(1.0, 0.1 * seconds))
     return {
         "matmul": to_plain(ops.matmul_speeds(sizes, device=device, runs=15, budget_s=0.5 * seconds)),
         "around": to_plain(ops.matmul_speeds(ops.sizes_around(centre), device=device, runs=15, budget_s=0.3 * seconds)),

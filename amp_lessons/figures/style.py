@@ -18,8 +18,14 @@ INK = "#1f1f1f"
 FAINT = "#8a8a8a"
 GROUND = "#fbfbf8"
 
-RECIPE_COLOURS = {"fp32": INK, "fp16": "#d55e00", "amp": "#0072b2", "bf16": "#009e73"}
-RECIPE_LINES = {"fp32": "-", "fp16": (0, (1, 1.2)), "amp": (0, (5, 1.5)), "bf16": (0, (4, 1.5, 1, 1.5))}
+RECIPE_COLOURS = {"fp32": INK, "fp16": "#d55e00", "amp": "#0072b2", "bf16": "#009e73", "tf32": "#cc79a7"}
+RECIPE_LINES = {
+    "fp32": "-",
+    "fp16": (0, (1, 1.2)),
+    "amp": (0, (5, 1.5)),
+    "bf16": (0, (4, 1.5, 1, 1.5)),
+    "tf32": (0, (3, 1, 1, 1, 1, 1)),
+}
 
 FATE_COLOURS = {
     "zero": "#b5b5b5",

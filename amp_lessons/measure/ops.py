@@ -10,7 +10,7 @@ import torch
 
 from amp_lessons import devices
 from amp_lessons.errors import LessonError
-from amp_lessons.measure.clock import Subject, Timing, interleaved, seconds_of
+from amp_lessons.measure.clock import Subject, Timing, interleaved, timed
 from amp_lessons.measure.tf32 import float32_products
 
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -175,7 +175,7 @@ def _first_rate(make, describe, smallest: int, dtype: torch.dtype, device: torch
     small = min(smallest, 128)
     call = make(small, dtype, device)
     if device.type == "cuda":
-        seconds_of(call, device)  # starts cuBLAS, which takes a while
+        timed(call, device)  # starts cuBLAS, which takes a while
         return float("inf")
     with devices.one_thread(device):
-        return describe(small, 1)[4] / max(min(seconds_of(call, device) for _ in range(3)), 1e-9)
+        return describe(small, 1)[4] / max(min(timed(call, device).seconds for _ in range(3)), 1e-9)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from amp_lessons import devices, recipes
 from amp_lessons.errors import LessonError
-from amp_lessons.measure.clock import Subject, Timing, interleaved, seconds_of
+from amp_lessons.measure.clock import Subject, Timing, interleaved, timed
 from amp_lessons.measure.settings import Setting, settings_for
 from amp_lessons.measure.workloads import Workload
 
@@ -138,9 +138,9 @@ def speed_table(
         raise LessonError("A table needs at least one width and one batch.")
     device = devices.pick(device)
     settings = settings_for(device) if settings is None else settings
+    end = time.perf_counter() + budget_s
     workloads = sorted((make(width, batch) for width in widths for batch in batches), key=lambda w: w.step_flop)
     rates = {setting.name: _small_rate(setting, device) for setting in settings}
-    end = time.perf_counter() + budget_s
     points: list[SpeedPoint] = []
     for left, workload in zip(range(len(workloads), 0, -1), workloads):
         share = max(end - time.perf_counter(), 0.0) / left
@@ -199,4 +199,4 @@ def _small_rate(setting: Setting, device: torch.device) -> float:
         return float("inf")
     matrix = torch.ones(128, 128, dtype=setting.recipe.autocast_dtype or torch.float32)
     with devices.one_thread(device):
-        return 2 * 128**3 / min(seconds_of(lambda: matrix @ matrix, device) for _ in range(3))
+        return 2 * 128**3 / min(timed(lambda: matrix @ matrix, device).seconds for _ in range(3))

@@ -35,7 +35,7 @@ for name in sys.argv[1:]:
     assert state() == before, name
     assert not torch.cuda.is_initialized(), name
 """
-MODULES = "errors formats devices problems recipes histograms gradients history training".split()
+MODULES = "errors formats devices problems recipes histograms gradients history training measure recordings provenance experiments record".split()
 
 
 def test_imports_have_no_side_effects():
