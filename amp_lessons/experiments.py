@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from amp_lessons import devices
-from amp_lessons.gradients import GradientRecorder
+from amp_lessons.counting import KEYS, count_into
+from amp_lessons.gradients import GradientRecorder, gradients_of
 from amp_lessons.measure import ops
 from amp_lessons.measure.clock import Subject, interleaved
 from amp_lessons.measure.memory import memory_split
@@ -114,22 +115,28 @@ def matmuls(device: torch.device, seconds: float) -> dict[str, Any]:
 
 
 def recorder_cost(device: torch.device, seconds: float) -> list[dict[str, Any]]:
-    """A training step with the course's gradient recorder and without, in turns."""
-    results = []
+    """A training step alone, with its gradients counted into one kept table, and with a histogram read out each step."""
     works = [mlp(512, 256), _transformer_on(device)(128, 8)]
+    results = []
     for work in works:
         fp32: Setting = settings_for(device)[0]
         step = TrainingStep(work, fp32, device)
-        recorder = GradientRecorder(step.model)
-        subjects = {
-            "bare": Subject(step, fp32.around),
-            "recorded": Subject(lambda s=step, r=recorder: s(on_gradients=r.parameters), fp32.around),
-        }
+        calls = {"bare": step, **_recorded_ways(step)}
+        subjects = {name: Subject(call, fp32.around) for name, call in calls.items()}
         times = interleaved(subjects, device, runs=40, budget_s=seconds / len(works))
         parameters = sum(p.numel() for p in step.model.parameters())
         results.append({"workload": work.name, "width": work.width, "batch": work.batch, "parameters": parameters})
         results[-1] |= {name: to_plain(timing) for name, timing in times.items()}
     return results
+
+
+def _recorded_ways(step: TrainingStep) -> dict[str, Callable[[], object]]:
+    table = torch.zeros(KEYS, dtype=torch.int64, device=step.device)
+    recorder = GradientRecorder(step.model)
+    return {
+        "counted": lambda: step(on_gradients=lambda: count_into(table, *gradients_of(step.model))),
+        "read_out": lambda: step(on_gradients=recorder.parameters),
+    }
 
 
 def profile(device: torch.device, seconds: float) -> list[dict[str, Any]]:
@@ -183,11 +190,13 @@ def _trained(runs: Sequence[TrainingRun], seconds: float) -> list[dict[str, Any]
     """Run all to their ends in turns, or until the time is up, and give what lessons draw of each."""
     end = time.perf_counter() + seconds
     used = [0.0] * len(runs)
-    while not all(run.over for run in runs) and time.perf_counter() < end:
+    while not all(run.over for run in runs):
         for at, run in enumerate(runs):
             start = time.perf_counter()
             next(run, None)
             used[at] += time.perf_counter() - start
+        if time.perf_counter() > end:
+            break
     return [
         {
             "steps_wanted": run.steps,

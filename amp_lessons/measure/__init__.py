@@ -11,7 +11,7 @@ from amp_lessons.measure.plain import from_plain, to_plain
 from amp_lessons.measure.settings import SETTINGS, Setting, settings_for
 from amp_lessons.measure.steps import SpeedPoint, SpeedTable, TrainingStep, speed_table, step_times
 from amp_lessons.measure.tf32 import float32_products
-from amp_lessons.measure.workloads import Workload, mlp, transformer
+from amp_lessons.measure.workloads import Workload, lesson_sizes, mlp, transformer
 
 __all__ = [
     "SETTINGS",
@@ -32,6 +32,7 @@ __all__ = [
     "float32_products",
     "from_plain",
     "interleaved",
+    "lesson_sizes",
     "matmul_flop",
     "matmul_speeds",
     "memory_split",

@@ -31,6 +31,13 @@ class Workload:
         return _step_flop(self)
 
 
+def lesson_sizes(device: torch.device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Widths and batches for a table of ``mlp`` in a lesson: small on the CPU, where large ones would take minutes."""
+    if device.type == "cpu":
+        return (32, 64, 128, 256), (16, 64, 256)
+    return (256, 512, 1024, 2048), (64, 256, 1024, 4096)
+
+
 def mlp(width: int = 256, batch: int = 256, layers: int = 4) -> Workload:
     """``layers`` square linear layers of this width with ReLU between, [batch, width] in and out, mean-squared error."""
     _check(width=width, batch=batch, layers=layers)

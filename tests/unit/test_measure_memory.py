@@ -39,6 +39,14 @@ def test_autocast_halves_the_activations_and_adds_copies_of_batch_and_weight(dty
     )
 
 
+def test_a_view_keeps_the_whole_storage_alive_and_counts_as_such():
+    model = nn.Linear(8, 16)
+    inputs = torch.randn(32, 8)
+    # square() saves four columns of the answer, and with them all sixteen.
+    kept = saved_for_backward(lambda: model(inputs)[:, :4].square().sum(), model, [inputs])
+    assert kept.activations_bytes == 32 * 16 * 4
+
+
 @pytest.mark.parametrize("name", ["fp32", "fp16", "amp", "bf16"])
 def test_split_of_an_mlp_by_hand(name):
     width, batch, layers = 64, 32, 3

@@ -123,6 +123,8 @@ def test_portraits_stop_together_and_carry_their_pictures(small):
     runs = [run for run in small.part("portraits") if run["size"] == 64]
     assert [run["recipe"] for run in runs] == ["fp32", "fp16", "amp", "bf16"]
     assert len({run["steps"] for run in runs}) == 1
+    large = [run for run in small.part("portraits") if run["size"] == 96]  # half a second is not enough for 300 steps of it
+    assert {run["stopped"] for run in large} == {"the time for it was up"} and 1 <= large[0]["steps"] < 300
     assert all(base64.b64decode(run["picture_png"]).startswith(b"\x89PNG") for run in runs)
     assert ExponentHistogram.from_json(runs[0]["last_histogram"]).total > 0
 
