@@ -44,7 +44,7 @@ def provenance(device: str | torch.device | None = None) -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
         },
-        "tf32": {**tf32_state(), "note": "PyTorch's state outside the measurements; each measurement sets it by its name"},
+        "tf32": {**tf32_state(), "note": "PyTorch's state before; measured with TF32 off, but for what is called tf32"},
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
     }
 

@@ -22,6 +22,7 @@ import torch
 from amp_lessons import devices
 from amp_lessons.errors import LessonError
 from amp_lessons.experiments import EXPERIMENTS, Experiment
+from amp_lessons.measure.tf32 import float32_products
 from amp_lessons.provenance import provenance
 from amp_lessons.recordings import FOLDER, FORMAT
 
@@ -63,7 +64,8 @@ def _guarded(experiment: Experiment, device: torch.device, seconds: float) -> di
     if seconds <= 0:
         return {"result": None, "error": "no time was left for it"}
     try:
-        result = experiment.run(device, seconds)
+        with float32_products(False):  # said, not left to defaults; what measures TF32 sets it itself
+            result = experiment.run(device, seconds)
         json.dumps(result, allow_nan=False)  # what cannot be written must fail here, where the other parts are safe
     except Exception as error:  # noqa: BLE001 - whatever goes wrong in one part, the others are worth having
         reason = str(error).strip().splitlines() or ["no message"]

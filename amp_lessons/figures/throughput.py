@@ -140,7 +140,7 @@ def roofline(
         f"{dtype} {rate_text(rate)}, which needs {digits(rate / bandwidth)} operations per byte" for dtype, rate in best.items()
     )
     if above:
-        text += f". {above} points lie above the slope: their numbers came from a cache, which is faster than memory"
+        text += f". {above} {'point lies' if above == 1 else 'points lie'} above the slope: such numbers came from a cache, which is faster than memory"
     return Picture(
         figure,
         f"{text}.",

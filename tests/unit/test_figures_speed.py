@@ -150,10 +150,10 @@ def test_roofs_are_the_measured_copy_and_the_best_product():
     assert flat == pytest.approx([100, 300])
     assert "float32 100 GFLOP/s, which needs 5 operations per byte" in picture.text
     assert "float16 300 GFLOP/s, which needs 15" in picture.text
-    assert "lie above the slope" not in picture.text
+    assert "above the slope" not in picture.text
 
 
 def test_points_above_the_slope_are_explained():
     # n = 32 in float32 has 32/6 operations per byte: memory alone would allow 5.3 GFLOP/s.
     picture = roofline([op("float32", 32, 20)], [], CopySpeed(10**9, timing(1.0)))
-    assert "1 points lie above the slope: their numbers came from a cache" in picture.text
+    assert "1 point lies above the slope: such numbers came from a cache" in picture.text

@@ -12,6 +12,7 @@ from amp_lessons import recordings
 from amp_lessons.errors import LessonError
 from amp_lessons.experiments import EXPERIMENTS, Experiment, number
 from amp_lessons.histograms import ExponentHistogram
+from amp_lessons.measure.tf32 import tf32_state
 from amp_lessons.provenance import git_state, provenance
 
 SECONDS = {"mlp_speed": 2.0, "memory": 2.0, "matmuls": 1.5}  # half a second for the others
@@ -45,6 +46,12 @@ def test_a_failing_part_leaves_the_others_and_says_why(tmp_path):
     assert "ValueError" in read.parts["not_json"]["error"]
     with pytest.raises(LessonError, match="no part 'nothing'; it has before"):
         read.part("nothing")
+
+
+def test_tf32_is_off_in_every_part_and_put_back():
+    before, seen = tf32_state(), []
+    recorder.record("cpu", [Experiment("look", 1, lambda device, seconds: seen.append(tf32_state()))])
+    assert set(seen[0].values()) <= {"ieee", False} and tf32_state() == before
 
 
 def test_parts_share_the_time_and_what_comes_too_late_is_said():
@@ -120,10 +127,11 @@ def test_results_come_back_as_the_classes_that_figures_draw(small):
 def test_portraits_stop_together_and_carry_their_pictures(small):
     import base64
 
-    runs = [run for run in small.part("portraits") if run["size"] == 64]
+    runs = small.part("portraits")
+    assert {run["size"] for run in runs} == {64}
     assert [run["recipe"] for run in runs] == ["fp32", "fp16", "amp", "bf16"]
     assert len({run["steps"] for run in runs}) == 1
-    large = [run for run in small.part("portraits") if run["size"] == 96]  # half a second is not enough for 300 steps of it
+    large = small.part("large_portraits")  # 96 x 96: half a second is not enough for 300 steps of it
     assert {run["stopped"] for run in large} == {"the time for it was up"} and 1 <= large[0]["steps"] < 300
     assert all(base64.b64decode(run["picture_png"]).startswith(b"\x89PNG") for run in runs)
     assert ExponentHistogram.from_json(runs[0]["last_histogram"]).total > 0
