@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from amp_lessons.measure.ops import dtypes_for
 from amp_lessons.measure.settings import SETTINGS, settings_for
 from amp_lessons.measure.tf32 import float32_products, tf32_state
 
@@ -64,3 +65,16 @@ def test_tf32_rounds_products_on_ampere_and_ieee_does_not():
         assert torch.equal(a @ one, a)
     with float32_products(True):
         assert not torch.equal(a @ one, a)
+
+
+@pytest.mark.parametrize(
+    ("capability", "settings", "dtypes"),
+    [
+        ((7, 5), ["fp32", "amp"], ["float32", "float16"]),  # Turing: matrix units for fp16 only
+        ((8, 0), ["fp32", "tf32", "amp", "bf16"], ["float32", "tf32", "float16", "bfloat16"]),
+    ],
+)
+def test_tf32_and_bf16_come_with_ampere(monkeypatch, capability, settings, dtypes):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    assert [s.name for s in settings_for(torch.device("cuda"))] == settings
+    assert dtypes_for(torch.device("cuda")) == dtypes
