@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def record(
     device: str | torch.device | None = None,
     experiments: Sequence[Experiment] = EXPERIMENTS,
     seconds: float = SECONDS,
-    say: Any = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Run the experiments one after the other and give the recording as plain values.
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from amp_lessons.errors import LessonError
 from amp_lessons.measure.memory import MemorySplit
 from amp_lessons.measure.ops import CopySpeed, OpPoint
 from amp_lessons.measure.plain import from_plain
 from amp_lessons.measure.steps import SpeedTable
+
+T = TypeVar("T")
 
 FOLDER = Path(__file__).resolve().parent
 FORMAT = "amp_lessons recording 1"
@@ -36,19 +38,31 @@ class Recording:
 
     def speed(self, workload: str) -> SpeedTable:
         """The step times of ``"mlp"`` or ``"transformer"``."""
-        return from_plain(SpeedTable, self.part(f"{workload}_speed"))
+        return self._results(SpeedTable, [self.part(f"{workload}_speed")])[0]
 
     def memory(self) -> tuple[MemorySplit, ...]:
         """The memory of a step by setting, of both workloads with a small and a large batch."""
-        return tuple(from_plain(MemorySplit, split) for split in self.part("memory"))
+        return self._results(MemorySplit, self.part("memory"))
 
     def ops(self, kind: str) -> tuple[OpPoint, ...]:
         """``"matmul"`` by size, ``"around"`` a multiple of 8, or ``"add"``."""
-        return tuple(from_plain(OpPoint, point) for point in self.part("matmuls")[kind])
+        kinds = self.part("matmuls")
+        if kind not in kinds or kind == "copy":
+            raise LessonError(f"The recording {self.name} has no ops {kind!r}; ask for 'matmul', 'around' or 'add'.")
+        return self._results(OpPoint, kinds[kind])
 
     def copy(self) -> CopySpeed:
         """The copy from memory to memory."""
-        return from_plain(CopySpeed, self.part("matmuls")["copy"])
+        return self._results(CopySpeed, [self.part("matmuls").get("copy")])[0]
+
+    def _results(self, kind: type[T], data: Any) -> tuple[T, ...]:
+        try:
+            return tuple(from_plain(kind, item) for item in data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise LessonError(
+                f"The recording {self.name} is damaged or from another version of the course ({error}). Make it again with: "
+                "make record"
+            ) from None
 
     def __str__(self) -> str:
         facts = self.provenance

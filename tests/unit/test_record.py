@@ -124,6 +124,14 @@ def test_results_come_back_as_the_classes_that_figures_draw(small):
     assert small.copy().bytes_per_s > 0
 
 
+def test_results_of_another_version_are_a_sentence(small):
+    other = replace(small, parts={**small.parts, "memory": {"result": [{"weights": 3}], "error": None}})
+    with pytest.raises(LessonError, match="from another version of the course .*make record"):
+        other.memory()
+    with pytest.raises(LessonError, match="no ops 'copy'; ask for 'matmul'"):
+        small.ops("copy")
+
+
 def test_portraits_stop_together_and_carry_their_pictures(small):
     import base64
 
