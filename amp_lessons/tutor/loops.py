@@ -149,6 +149,7 @@ def _difference(
     data: Callable[[Batch], Sequence],
     situation: Mapping[str, Any],
 ) -> str | None:
+    uncleared = ""  # a loop may clear its gradients before backward; one that does not comes out with other weights
     for number, (mine, theirs) in enumerate(zip(tried, right), start=1):
         after = f"After step {number}"
         if not mine.kept_dtype:
@@ -159,6 +160,8 @@ def _difference(
             for name, variant in variants.items():
                 if all(_alike(a.weights, b.weights) for a, b in zip(tried, _trace(variant, data, situation))):
                     return name
+            if uncleared:
+                return uncleared
             distance = (mine.weights - theirs.weights).norm() / theirs.weights.norm()
             return f"{after} the weights differ from those of a right step by {distance:.2g} of their size."
         if mine.scale != theirs.scale:
@@ -166,8 +169,8 @@ def _difference(
                 f"{after} the loss scale is {mine.scale:g} where it should be {theirs.scale:g}. Only `scaler.update()` may "
                 "change it, once a step."
             )
-        if theirs.clean and not mine.clean:
-            return f"{after} the old gradients are still there, and the next backward adds to them. Call `optimizer.zero_grad()`."
+        if theirs.clean and not mine.clean and not uncleared:
+            uncleared = f"{after} the old gradients are still there, and the next backward adds to them. Call `optimizer.zero_grad()`."
     return None
 
 
