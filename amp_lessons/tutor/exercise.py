@@ -86,7 +86,7 @@ class Exercise:
         """Source of the exercise's code cell in the notebook, with the stub or with another answer in it."""
         body = (self.stub if answer is None else answer).strip("\n")
         # Two blank lines after a function, as everywhere in Python.
-        gap = "\n\n\n" if body.lstrip().startswith(("def ", "class ")) else "\n"
+        gap = "\n" if self.wants_value else "\n\n\n"
         return f'{body}{gap}exercise("{self.name}").check({self.target})'
 
     def check(self, answer: Any, seconds: float = SECONDS) -> Verdict:
@@ -109,7 +109,7 @@ class Exercise:
             with settings.kept(), time_limit(seconds):
                 mistake = self.examine(trial)
         except AnswerFailed as failure:
-            return Verdict(self, verdict.COULD_NOT_RUN, str(failure))
+            return Verdict(self, verdict.COULD_NOT_RUN, failure.explained())
         except Unfinished:
             return Verdict(self, verdict.NOT_ATTEMPTED, f"There is still a `...` in it. It takes {self.size}.")
         except TimeIsUp:

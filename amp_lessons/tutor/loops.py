@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from amp_lessons.doctor import watch
-from amp_lessons.doctor.messages import cause_of
 from amp_lessons.doctor.report import Finding
 from amp_lessons.tutor.trial import AnswerFailed
 
@@ -74,7 +73,7 @@ def mistake(
     The doctor's findings come first, since they name the mistake; then autocast's dtype, and after every step the weights
     and the scale, are compared with those of ``reference``. Weights that differ may be those of a known mistake: the keys of
     ``variants`` name them, its values are the steps that make them. ``loop`` goes to ``Loop.make``. An error of the step's own
-    is raised as it came, unless the doctor knows its cause.
+    is raised as it came, unless the doctor has named what led to it.
     """
     tried = Loop.make(**loop)
     trace = []
@@ -85,9 +84,8 @@ def mistake(
                 trace.append(_State.of(tried))
     except AnswerFailed as failure:
         named = [finding for finding in doctor.findings if finding.severity == "error"]
-        cause = cause_of(failure.__cause__) if isinstance(failure.__cause__, Exception) else None
-        if named or cause:
-            return f"{failure} {told(named[0]) if named else cause}"
+        if named:
+            return f"{failure} {told(named[0])}"
         raise
     for severity in ("error", "warning"):
         named = [finding for finding in doctor.findings if finding.severity == severity]

@@ -14,7 +14,7 @@ _DEVICES = ("cpu", "cuda")
 
 @contextmanager
 def kept(seed: int = 0) -> Iterator[None]:
-    """Run the block with PyTorch's defaults and a fixed seed; afterwards everything global is as it was.
+    """Run the block with PyTorch's defaults, one thread and a fixed seed; afterwards everything global is as it was.
 
     Covers the random states of Python, NumPy and torch (the GPUs' too, once CUDA is in use), autocast, grad mode, default
     dtype and device, threads, deterministic algorithms, anomaly detection and TF32.
@@ -59,6 +59,7 @@ _DEFAULTS: dict[str, object] = {
     "grad": True,
     "dtype": torch.float32,
     "device": torch.device("cpu"),
+    "threads": 1,  # small matrices gain nothing from more, and on a busy machine threads wait for each other
     "deterministic": (False, False),
     "anomaly": (False, True),
 }

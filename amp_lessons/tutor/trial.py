@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from amp_lessons.doctor.messages import cause_of
+
 SECONDS = 10.0
 _AGAIN = 0.2  # a bare `except:` in the learner's loop swallows the first stop
 
@@ -22,6 +24,11 @@ class TimeIsUp(BaseException):
 
 class AnswerFailed(Exception):
     """The learner's own code raised; the text says what and, where it is known, in which line."""
+
+    def explained(self) -> str:
+        """The text, with the likely cause where the error is one that mixed precision is known for."""
+        cause = cause_of(self.__cause__) if self.__cause__ else None
+        return f"{self} Likely cause: {cause}" if cause else str(self)
 
 
 class Unfinished(Exception):

@@ -1,5 +1,5 @@
 """Exercises of lesson 5, the full AMP step."""
 
-from amp_lessons.tutor.exercises.lesson_5 import step
+from amp_lessons.tutor.exercises.lesson_5 import accumulate, late, schedule, snapshot, step
 
-EXERCISES = (step.EXERCISE,)
+EXERCISES = (late.EXERCISE, schedule.EXERCISE, snapshot.EXERCISE, step.EXERCISE, accumulate.EXERCISE)
