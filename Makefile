@@ -1,9 +1,10 @@
-# make lab      opens the course in JupyterLab (sets everything up the first time)
-# make test     proves that it works: unit tests, every cell of every lesson, a real browser
-# make lessons  runs every lesson and stores its outputs
-# make pictures draws the README's pictures anew
-# make record   measures the course's experiments on this machine, in under four minutes
-# make clean    removes the virtual environment
+# make lab        opens the course in JupyterLab (sets everything up the first time)
+# make test       proves that it works: unit tests, every cell of every lesson, a real browser
+# make lessons    runs every lesson and stores its outputs
+# make pictures   draws the README's pictures anew
+# make instructor fills the solutions in, and writes a page of all exercises, hints and expected wrong answers
+# make record     measures the course's experiments on this machine, in under four minutes
+# make clean      removes the virtual environment
 #
 # LAB_ARGS goes to JupyterLab:  make lab LAB_ARGS="--no-browser --port 9000"
 # RECORD_ARGS to the recording: make record RECORD_ARGS="--device cpu --output mine.json"
@@ -15,7 +16,7 @@ RUN = $(VENV)/bin/python
 LESSONS = $(sort $(wildcard notebooks/[0-9]*.ipynb))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lessons pictures record clean
+.PHONY: help lab test lessons pictures instructor record clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -39,6 +40,9 @@ pictures: $(VENV)/.installed
 
 record: $(VENV)/.installed
 	@$(RUN) -m amp_lessons.record $(RECORD_ARGS)
+
+instructor: $(VENV)/.installed
+	@$(RUN) -m amp_lessons.instructor
 
 clean:
 	rm -rf $(VENV)

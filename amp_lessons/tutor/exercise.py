@@ -89,11 +89,12 @@ class Exercise:
         gap = "\n" if self.wants_value else "\n\n\n"
         return f'{body}{gap}exercise("{self.name}").check({self.target})'
 
-    def check(self, answer: Any, seconds: float = SECONDS) -> Verdict:
+    def check(self, answer: Any, seconds: float = SECONDS, keep: bool = True) -> Verdict:
         """The verdict on an answer: a value, or the function itself.
 
         Runs on the CPU with PyTorch's default settings and a fixed seed, leaves all global settings as they were, and ends
-        after ``seconds``. A correct answer is kept in the learner's progress. Never raises for a wrong answer.
+        after ``seconds``. A correct answer is kept in the learner's progress, unless ``keep`` is False. Never raises for a wrong
+        answer.
         """
         if self._is_stub(answer):
             solved = progress.solved().get(self.name)
@@ -120,7 +121,7 @@ class Exercise:
             return Verdict(self, verdict.COULD_NOT_RUN, f"The check could not use what your answer gave it ({what}).")
         if mistake is not None:
             return Verdict(self, verdict.INCORRECT, mistake)
-        return Verdict(self, verdict.CORRECT, self.praise, progress.record(self.name) or "")
+        return Verdict(self, verdict.CORRECT, self.praise, (progress.record(self.name) if keep else None) or "")
 
     def hint(self, number: int | None = None) -> Note:
         """The hints' titles, each a symptom; with a number from 1, that hint. Raises LessonError for another number."""
