@@ -148,6 +148,7 @@ def _difference(
     situation: Mapping[str, Any],
 ) -> str | None:
     uncleared = ""  # a loop may clear its gradients before backward; one that does not comes out with other weights
+    before = Loop.make(**situation).weights
     for number, (mine, theirs) in enumerate(zip(tried, right), start=1):
         after = f"After step {number}"
         if not mine.kept_dtype:
@@ -155,9 +156,13 @@ def _difference(
         if not torch.isfinite(mine.weights).all():
             return f"{after} there are inf or NaN in the weights: a step was taken with gradients that had overflowed."
         if not _alike(mine.weights, theirs.weights):
+            still = torch.equal(mine.weights, before)
+            same = torch.equal if still else _alike  # a tiny step is like none at all
             for name, variant in variants.items():
-                if all(_alike(a.weights, b.weights) for a, b in zip(tried, _trace(variant, data, situation))):
+                if all(same(a.weights, b.weights) for a, b in zip(tried, _trace(variant, data, situation))):
                     return name
+            if still:
+                return f"{after} the weights are as they were before it: the optimizer took no step, or its gradients were 0."
             if uncleared:
                 return uncleared
             distance = (mine.weights - theirs.weights).norm() / theirs.weights.norm()
@@ -167,6 +172,7 @@ def _difference(
                 f"{after} the loss scale is {mine.scale:g} where it should be {theirs.scale:g}. Only `scaler.update()` may "
                 "change it, once a step."
             )
+        before = mine.weights
         if theirs.clean and not mine.clean and not uncleared:
             uncleared = f"{after} the old gradients are still there, and the next backward adds to them. Call `optimizer.zero_grad()`."
     return None
