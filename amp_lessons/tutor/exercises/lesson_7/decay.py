@@ -95,6 +95,19 @@ WRONG = (
         by_result=True,
     ),
     Wrong(
+        "decays the weights after the step",
+        f"{_DEF}{_SCALED}    scaler.step(optimizer)\n    scaler.update()\n"
+        f"{_FOR}        p.data.sub_(p.data, alpha=0.5 * optimizer.param_groups[0]['lr'])\n    optimizer.zero_grad()\n",
+        "The weights decayed after the step, and so also where it is skipped. Put the decay into the gradients.",
+        by_result=True,
+    ),
+    Wrong(
+        "unscales, and scales the decay",
+        f"{_DEF}{_SCALED}{_UNSCALE}{_FOR}        p.grad.add_(p.detach(), alpha=0.5 * scaler.get_scale())\n{_TAIL}",
+        "The decay is 2^10 times too strong: after `unscale_` the gradients are true ones, and what is added to them must not be scaled.",
+        by_result=True,
+    ),
+    Wrong(
         "decays by the loss with the wrong factor",
         f"{_DEF}    loss = loss + 0.5 * sum((p * p).sum() for p in parameters)\n{_SCALED}{_TAIL}",
         "The decay is twice as strong as asked for: the gradient of p² is 2p.",

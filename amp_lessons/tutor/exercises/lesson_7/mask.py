@@ -55,6 +55,8 @@ def examine(attend: Trial) -> str | None:
         given = attend(leaf * 1, hidden.clone())  # no leaf, so that it may be masked in place
         if wrong := not_a_tensor(given, leaf.shape, dtype):
             return f"With {_short(dtype)} scores: {wrong}"
+        if torch.allclose(given.sum(dim=0).float(), torch.ones(3), atol=0.02) and len(rows) > 1:
+            return "The weights add up to 1 down each column, not along each row: the softmax belongs over the last dimension, `dim=-1`."
         for scores, flags, weights in zip(leaf.detach(), hidden, given.detach()):
             if wrong := _wrong_row(scores, flags, weights):
                 return f"In {_short(dtype)} {wrong}"
@@ -80,7 +82,11 @@ def _wrong_row(scores: Tensor, hidden: Tensor, weights: Tensor) -> str | None:
                 f"{text} Softmax subtracts the largest score, and -inf minus -inf is NaN; a sum of 0 to divide by makes NaN too. "
                 "Fill with the lowest finite number of the dtype."
             )
-        return f"{text} Something became inf or NaN on the way."
+        highest = scores[hidden].max().item()
+        return (
+            f"{text} Was the hidden score of {highest:g} still at work? In fp16 its exp may be inf, and beside it the other weights may be "
+            "flushed to 0, with nothing left to divide by. Mask the scores before the softmax."
+        )
     if hidden.all():
         return None
     if weights[hidden].any():
@@ -144,6 +150,16 @@ WRONG = (
     ),
     Wrong("fills with -1e4", f"{_DEF}    scores = scores.masked_fill(hidden, -1e4)\n{_SOFTMAX}", "gave a hidden place the weight 0.5"),
     Wrong("fills with float16's lowest in every dtype", f"{_DEF}    scores = scores.masked_fill(hidden, -65504.0)\n{_SOFTMAX}", "What was filled in must be lower than any score; here -1048576 is visible"),
+    Wrong(
+        "masks after the softmax and divides again",
+        f"{_DEF}    weights = torch.softmax(scores, dim=-1) * ~hidden\n    return weights / weights.sum(dim=-1, keepdim=True)\n",
+        "Was the hidden score of 20 still at work?",
+    ),
+    Wrong(
+        "takes the softmax over the first dimension",
+        f"{_DEF}    return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(0)\n",
+        "not along each row",
+    ),
     Wrong(
         "adds the lowest number",
         f"{_DEF}    scores = scores + hidden.to(scores.dtype) * torch.finfo(scores.dtype).min\n{_SOFTMAX}",
