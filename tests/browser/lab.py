@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
@@ -49,6 +50,27 @@ class Lab:
         if unrun := self._count_unrun():
             raise AssertionError(f"{unrun} cells have not run and none shows an error: perhaps the kernel died")
         self._wait_until_idle(RUN)
+
+    def cell(self, text: str) -> Locator:
+        """The code cell with this text in its source."""
+        found = self.page.locator(".jp-Notebook .jp-CodeCell", has=self.page.locator(f".cm-content:has-text({json.dumps(text)})"))
+        found.first.scroll_into_view_if_needed(timeout=LOAD)
+        return found.first
+
+    def run(self, cell: Locator) -> None:
+        """Run one cell by Shift+Enter and wait until it has finished."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+        self._wait_until_idle(RUN)
+
+    def type(self, cell: Locator, source: str) -> None:
+        """Type a new source into a cell, over the old one."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("ControlOrMeta+a")
+        first, *others = source.split("\n")
+        self.page.keyboard.type(first)
+        # The editor would indent and close brackets by itself: what follows comes in as from the clipboard.
+        self.page.keyboard.insert_text("\n".join(["", *others]))
 
     def menu(self, *labels: str) -> None:
         """Choose from the menu bar."""
