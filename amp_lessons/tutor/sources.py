@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import linecache
 from types import CodeType, FunctionType
 
@@ -23,15 +24,12 @@ def commented(source: str) -> str:
 
 def same_code(one: FunctionType, other: FunctionType) -> bool:
     """Whether two functions do the same, instruction by instruction; their names, docstrings and places do not count."""
-    return _essence(one.__code__, one.__doc__) == _essence(other.__code__, other.__doc__)
+    return _essence(one.__code__) == _essence(other.__code__)
 
 
-def _essence(code: CodeType, doc: str | None = None) -> tuple:
-    constants = [
-        _essence(value) if isinstance(value, CodeType) else (type(value).__name__, repr(value))
-        for value in code.co_consts
-        if value is None or value != doc
+def _essence(code: CodeType) -> list[tuple]:
+    # By value: where a constant stands among the others depends on whether there is a docstring.
+    return [
+        (step.opname, _essence(step.argval) if isinstance(step.argval, CodeType) else (type(step.argval).__name__, repr(step.argval)))
+        for step in dis.get_instructions(code)
     ]
-    # Python keeps a None among the constants in some versions only where there is no docstring.
-    constants = [constant for constant in constants if constant != ("NoneType", "None")]
-    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
