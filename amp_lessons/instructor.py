@@ -18,7 +18,7 @@ from amp_lessons.errors import LessonError
 from amp_lessons.lab import NOTEBOOKS
 from amp_lessons.lessons import store
 from amp_lessons.tutor.exercise import Exercise
-from amp_lessons.tutor.exercises import exercise, lessons, of_lesson
+from amp_lessons.tutor.exercises import exercise, lessons
 
 FOLDER = NOTEBOOKS.parent / "instructor"
 _NAME = re.compile(r'^exercise\("([^"]+)"\)\.check\(', re.M)
