@@ -150,6 +150,34 @@ _QUESTIONS: dict[str, tuple[str, tuple[Answer, ...]]] = {
             Answer("Loading fails", "PyTorch cannot know that something is missing: there is no message."),
         ),
     ),
+    "6-memory": (
+        "You switch on AMP, and the memory of a step hardly falls. What is the likely reason?",
+        (
+            Answer("GradScaler keeps a scaled copy of each gradient", "It scales the loss and divides the gradients in place."),
+            Answer(
+                "Weights, gradients and the optimizer's state are most of it",
+                "They stay in float32. Only the activations shrink, and they grow with the batch.",
+                correct=True,
+            ),
+            Answer("autocast keeps the activations in float32", "What a 16-bit operation gives is kept in 16 bits."),
+        ),
+    ),
+    "6-clock": (
+        "On a GPU you put time.perf_counter() before and after a training step, and do not synchronise. What have you timed?",
+        (
+            Answer("The arithmetic of the step", "Kernels run on after the call that launched them has returned."),
+            Answer("Mostly the time to queue the work", "So FP32 and AMP look alike, or AMP slower: it has more calls.", correct=True),
+            Answer("Nothing: PyTorch raises an error", "There is no message. The number looks like any other."),
+        ),
+    ),
+    "6-addition": (
+        "Most of a step is a + b on large matrices. What can 16 bits gain there?",
+        (
+            Answer("The matrix units' whole factor", "Matrix units multiply matrices; an addition has no product in it."),
+            Answer("Nothing: there is hardly any arithmetic", "That is why: memory is the limit, and half the bytes move."),
+            Answer("Up to a factor of two", "It moves half the bytes, and moving them is what takes the time.", correct=True),
+        ),
+    ),
     "7-message": (
         "scaler.step() raises 'No inf checks were recorded for this optimizer.' What do you look at first?",
         (
