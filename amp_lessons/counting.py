@@ -4,13 +4,13 @@ The key of a value. The bits of |x| as a float32, read as an integer, hold the e
 The key is ``3 * e + part``: part 0 is exactly a power of two (m = 0), part 2 the last 1/4096 below the next one
 (m >= 0x7FF000), part 1 all between. With these parts fp16's three borders fall between keys at every power-of-two scale: 2^-25
 and below is flushed (a tie goes to zero), under 2^-14 is subnormal, 65520 = 2^16 (1 - 1/4096) and above overflows. Zeros,
-infinities and NaN have keys of their own. Three shifts add up to the key: one plain (e), one that carries for every m > 0
-(the ceiling: e + 1 for all but powers of two), one that carries for every m >= 0x7FF000.
+infinities and NaN have keys of their own. Three shifts add up to the key: one plain (e), one that carries for every m > 0,
+one that carries for every m >= 0x7FF000.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -22,8 +22,10 @@ EXPONENT_BIAS = 127  # float32's
 
 _CARRY_ABOVE_POWER = 0x7FFFFF
 _CARRY_NEAR_NEXT = 0x1000
-_CHUNK = 1 << 16  # so many float32 and what is made of them stay in a core's own cache
-_BATCH = 1 << 21  # so many ceilings are counted in one go
+_UP = 88
+_JUST_BELOW = np.float32(2.0**_UP * (1 - 2.0**-24))
+_CHUNK = 1 << 17  # so many float32 and what is made of them stay in a core's own cache
+_BATCH = 1 << 21  # so many bytes are counted in one go
 _SMALL = 1 << 14  # tensors below this are counted together
 
 
@@ -32,13 +34,22 @@ def key_of_power(exponent: int) -> int:
     return 3 * (exponent + EXPONENT_BIAS)
 
 
-def count_into(table: Tensor, *tensors: Tensor) -> None:
-    """Add the values of tensors to an int64 count table [768] on the same device, on CUDA without a host synchronisation.
+def counts_of(tensors: Sequence[Tensor]) -> Tensor:
+    """Counts of all values by key, int64 [768] on the CPU; the tensors are on one device, float32, fp16 or bf16, of any shape.
 
-    float32, fp16 or bf16, of any shape. Values on the CPU are counted on one thread; threads may count at the same time.
+    Values on the CPU are counted on one thread; threads may count at the same time.
     """
+    if not tensors or tensors[0].device.type == "cpu":
+        return torch.from_numpy(_count_on_cpu(tensors))
+    table = torch.zeros(KEYS, dtype=torch.int64, device=tensors[0].device)
+    count_into(table, *tensors)
+    return table.cpu()
+
+
+def count_into(table: Tensor, *tensors: Tensor) -> None:
+    """Add the counts of tensors' values to a table [768] on the same device, on CUDA without a host synchronisation."""
     if table.device.type == "cpu":
-        table += torch.from_numpy(_count_on_cpu(tensors))
+        table += counts_of(tensors)
     else:
         for values in tensors:
             _count_without_wait(table, values)
@@ -57,108 +68,111 @@ class _Scratch:
     """Kept memory: the first touch of new pages would take as long as the counting."""
 
     def __init__(self) -> None:
-        self.ceilings = np.empty(_BATCH, np.uint8)
-        self.sums = np.empty(_CHUNK, np.uint32)
-        self.rare = np.empty(_CHUNK, np.uint8)
+        self.below = np.empty(_CHUNK, np.float32)
+        self.exponents = np.empty(_BATCH, np.uint8)
 
 
 _idle: list[_Scratch] = []  # whoever counts takes one out, so threads and hooks never share one
 
 
 def _count_on_cpu(tensors: Iterable[Tensor]) -> np.ndarray:
-    """Counts by key, int64 [768].
-
-    Nearly all values are of part 1, so their ceiling, one byte, says it all. The few of parts 0 and 2 are counted by their
-    whole key as well, and taken off their ceiling's count again.
-    """
+    """Counts by key, int64 [768]."""
     scratch = _idle.pop() if _idle else _Scratch()
     counts = np.zeros(KEYS, np.int64)
-    used, rare = 0, []
-    for bits in _chunks(tensors):
-        if used + len(bits) > _BATCH:
-            counts += _count_ceilings(scratch.ceilings[:used], rare)
-            used, rare = 0, []
-        found = _split(bits, scratch.ceilings[used : used + len(bits)], scratch)
-        if found is None:
-            counts += _count_keys(bits)
-        else:
-            rare += found
-            used += len(bits)
-    if used:
-        counts += _count_ceilings(scratch.ceilings[:used], rare)
+    batch, size = [], 0
+    with np.errstate(all="ignore"):  # overflow is how large values are told
+        for bits in _pieces(tensors):
+            if size + len(bits) > _BATCH:
+                counts += _count_batch(batch, size, scratch)
+                batch, size = [], 0
+            batch.append(bits)
+            size += len(bits)
+        if batch:
+            counts += _count_batch(batch, size, scratch)
+    counts[0] -= -sum(values.numel() for values in tensors) % 8
     _idle.append(scratch)
     return counts
 
 
-def _chunks(tensors: Iterable[Tensor]) -> Iterator[np.ndarray]:
-    """All values as the bits of float32, uint32, in pieces of up to ``_CHUNK``."""
-    for bits in _arrays(tensors):
-        for start in range(0, len(bits), _CHUNK):
-            yield bits[start : start + _CHUNK]
+def _pieces(tensors: Iterable[Tensor]) -> Iterator[np.ndarray]:
+    """All values as the bits of float32, uint32, in pieces of up to ``_BATCH``, all of them multiples of eight.
 
-
-def _arrays(tensors: Iterable[Tensor]) -> Iterator[np.ndarray]:
-    small = []
+    The last one is filled up with zeros.
+    """
+    rest = []
     for values in tensors:
         values = values.detach()
         if values.dtype != torch.float32:
             values = values.float()
         bits = values.numpy().reshape(-1).view(np.uint32)
-        if len(bits) < _SMALL:
-            small.append(bits)
-        else:
-            yield bits
-    if small:
-        yield np.concatenate(small)
+        whole = len(bits) // 8 * 8 if len(bits) >= _SMALL else 0
+        for start in range(0, whole, _BATCH):
+            yield bits[start : min(start + _BATCH, whole)]
+        if whole < len(bits):
+            rest.append(bits[whole:])
+    if rest:
+        bits = np.concatenate([*rest, np.zeros(-sum(map(len, rest)) % 8, np.uint32)])
+        for start in range(0, len(bits), _BATCH):
+            yield bits[start : start + _BATCH]
 
 
-def _split(bits: np.ndarray, ceilings: np.ndarray, scratch: _Scratch) -> list[np.ndarray] | None:
-    """Write the ceiling of each value modulo 256, and give all values of parts 0 and 2 with a few others; None if they are many."""
-    sums, rare = scratch.sums[: len(bits)], scratch.rare[: len(bits)]
-    if np.isnan(bits.view(np.float32).max()):
-        return None  # NaN's ceiling is 256 and would look like zero's
-    np.add(bits, _CARRY_ABOVE_POWER, out=sums)
-    np.right_shift(sums, 23, out=ceilings, casting="unsafe")  # a byte has no room for the sign
-    # The sum left m - 1 modulo 2^23 in the mantissa: at the top for both rare parts. This shift drops sign and exponent.
-    np.left_shift(sums, 9, out=sums)
-    np.greater_equal(sums, 0x7FEFFF << 9, out=rare.view(bool))
-    np.minimum(rare, ceilings, out=rare)  # zeros have m = 0, and there can be many
-    # Taken eight at a time, since finding them one by one would be the slowest part.
-    whole = len(bits) // 8 * 8
-    eights = np.flatnonzero(rare[:whole].view(np.uint64).astype(bool))
-    if len(eights) * 32 > whole:
-        return None
-    return [bits[:whole].reshape(-1, 8)[eights].ravel(), bits[whole:]]
+def _count_batch(batch: list[np.ndarray], size: int, scratch: _Scratch) -> np.ndarray:
+    """Counts by key, int64 [768].
 
+    Nearly all gradients are zero or of part 1 and between 2^-86 and 2^40: one byte says it all. The few of parts 0 and 2 are
+    counted by their whole key. A batch with other values, or many of parts 0 and 2, takes the straight way.
+    """
+    exponents, rare, used = scratch.exponents[:size], [], 0
+    for bits in batch:
+        for start in range(0, len(bits), _CHUNK):
+            chunk = bits[start : start + _CHUNK]
+            rare.append(_look(chunk, scratch.below[: len(chunk)], exponents[used : used + len(chunk)]))
+            used += len(chunk)
 
-def _count_ceilings(ceilings: np.ndarray, rare: list[np.ndarray]) -> np.ndarray:
-    """Counts by key, int64 [768], of values given by their ceilings, with those picked out put right."""
-    counts = _count_keys(np.concatenate(rare))
-    per_exponent = counts.reshape(256, 3)  # [exponent, part]
-    per_ceiling = _count_bytes(ceilings)
-    per_ceiling -= per_exponent[:, 0]
-    per_ceiling[1:] -= per_exponent[:-1, 1:].sum(1)
-    per_exponent[0, 0] += per_ceiling[0]
-    per_exponent[:-1, 1] += per_ceiling[1:]
+    # 0 is zero, 129 to 254 are what is expected; as signed bytes, 128 is the lowest and 1 to 127 are above 0.
+    signed = exponents.view(np.int8)
+    if signed.max() > 0 or signed.min() == -128:
+        return _count_all_keys(batch)
+    exponents &= 127
+    # Two bytes under 128 make a non-negative int16: half as many steps, and runs of equal bytes do not slow them down.
+    pairs = torch.bincount(torch.from_numpy(exponents.view(np.int16)), minlength=128 * 256).numpy()
+    pairs = pairs.reshape(128, 256)[:, :128]
+    per_byte = pairs.sum(0) + pairs.sum(1)
+    found = np.concatenate(rare)
+    if per_byte[127] or len(found) * 4 > size:
+        return _count_all_keys(batch)
+
+    counts = _count_keys(found)
+    parts = counts.reshape(256, 3)  # [exponent, part]
+    parts[0, 0] = per_byte[0]
+    # What lies just under a power of two has the exponent before it.
+    first, stop = 129 - _UP, 255 - _UP
+    parts[first:stop, 1] = per_byte[1:127] - parts[first:stop, 2] - parts[first + 1 : stop + 1, 0]
     return counts
+
+
+def _look(bits: np.ndarray, below: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """Write a byte for each value's exponent; give all values of parts 0 and 2, with some others."""
+    # In float32 this gives exactly the number just below |x|, times 2^88: only zero stays zero, and from 2^40 on all is
+    # infinite. The mantissa is now m - 1 modulo 2^23, at its top for both rare parts.
+    np.multiply(bits.view(np.float32), _JUST_BELOW, out=below)
+    mantissas = below.view(np.uint32)
+    np.right_shift(mantissas, 23, out=exponents, casting="unsafe")  # a byte has no room for the sign
+    np.left_shift(mantissas, 9, out=mantissas)  # drops the sign and the exponent
+    # Eight at a time, since finding them one by one would be the slowest part.
+    eights = np.flatnonzero(mantissas.reshape(8, -1).max(0) >= 0x7FEFFF << 9)
+    return bits.reshape(8, -1)[:, eights].ravel()
+
+
+def _count_all_keys(batch: list[np.ndarray]) -> np.ndarray:
+    return sum(_count_keys(bits[start : start + _CHUNK]) for bits in batch for start in range(0, len(bits), _CHUNK))
 
 
 def _count_keys(bits: np.ndarray) -> np.ndarray:
     """Counts by key, int64 [768], the straight way."""
+    # torch.bincount takes int32 as it is; NumPy's would first double its size.
     magnitude = bits & 0x7FFFFFFF
     key = magnitude >> 23
     for carry in (_CARRY_ABOVE_POWER, _CARRY_NEAR_NEXT):
         key += (magnitude + carry) >> 23
     return torch.bincount(torch.from_numpy(key.view(np.int32)), minlength=KEYS).numpy()
-
-
-def _count_bytes(values: np.ndarray) -> np.ndarray:
-    """How often each byte occurs, int64 [256]."""
-    # torch.bincount takes bytes as they are; NumPy's would first turn each into eight.
-    if values.max() >= 128 or len(values) % 2:
-        return torch.bincount(torch.from_numpy(values), minlength=256).numpy()
-    # Two bytes under 128 make a non-negative int16: half as many steps, and runs of equal bytes do not slow them down.
-    pairs = torch.bincount(torch.from_numpy(values.view(np.int16)), minlength=128 * 256).numpy().reshape(128, 256)
-    per_value = pairs.sum(0)
-    per_value[:128] += pairs.sum(1)
-    return per_value

@@ -62,7 +62,7 @@ class GradientRecorder:
 
 def gradients_of(model: nn.Module) -> list[Tensor]:
     """The gradients that the model's parameters have now."""
-    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return [grad for parameter in model.parameters() if (grad := parameter.grad) is not None]
 
 
 def lost_share(reference: Iterable[Tensor], measured: Iterable[Tensor]) -> float:

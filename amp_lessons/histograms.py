@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from amp_lessons.counting import EXPONENT_BIAS, INFINITY_KEY, KEYS, count_into, key_of_power
+from amp_lessons.counting import EXPONENT_BIAS, INFINITY_KEY, KEYS, counts_of, key_of_power
 from amp_lessons.errors import LessonError
 
 
@@ -66,11 +66,7 @@ class ExponentHistogram:
     @classmethod
     def of(cls, *tensors: Tensor) -> ExponentHistogram:
         """Count every value of the tensors (float32, fp16 or bf16, any shape or device)."""
-        if not tensors:
-            return cls()
-        table = torch.zeros(KEYS, dtype=torch.int64, device=tensors[0].device)
-        count_into(table, *tensors)
-        return cls(table.cpu())
+        return cls(counts_of(tensors))
 
     @property
     def total(self) -> int:

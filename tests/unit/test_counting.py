@@ -8,13 +8,11 @@ import pytest
 import torch
 
 from amp_lessons import counting
-from amp_lessons.counting import INFINITY_KEY, KEYS, count_into, key_of_power
+from amp_lessons.counting import INFINITY_KEY, KEYS, count_into, counts_of, key_of_power
 
 
 def counted(*tensors: torch.Tensor) -> torch.Tensor:
-    table = torch.zeros(KEYS, dtype=torch.int64)
-    count_into(table, *tensors)
-    return table
+    return counts_of(tensors)
 
 
 def slow_key(value: float) -> int:
@@ -33,8 +31,8 @@ def slow_key(value: float) -> int:
 
 def slowly(values: torch.Tensor) -> torch.Tensor:
     table = torch.zeros(KEYS, dtype=torch.int64)
-    for key, count in Counter(slow_key(value) for value in values.detach().double().flatten().tolist()).items():
-        table[key] = count
+    for key, number in Counter(slow_key(value) for value in values.detach().double().flatten().tolist()).items():
+        table[key] = number
     return table
 
 
@@ -85,6 +83,11 @@ CASES = {
     "zeros": torch.zeros(4_000) * torch.tensor([1.0, -1.0]).repeat(2_000),
     "ones": torch.ones(4_000),
     "large": gradients(4_001) * 2.0**30,
+    "small": gradients(4_000) * 2.0**-90,
+    "from just above 2^-86 to 2^40": torch.tensor([2.0**-86 + 2.0**-109, 2.0**-85, 3.0, 2.0**40, 0.0, -(2.0**40)] * 50),
+    "2^-86": torch.tensor([2.0**-86] + [3.0] * 400),
+    "just above 2^40": torch.tensor([2.0**40 + 2.0**17] + [3.0] * 400),
+    "one of float32's subnormals": torch.tensor([-(2.0**-149)] + [3.0, 0.0] * 400),
     "fewer than eight": torch.tensor([0.0, 1.0, 3.0]),
     "empty": torch.empty(0),
 }
@@ -153,15 +156,15 @@ def test_threads_do_not_disturb_each_other():
 
 def test_counting_inside_counting(monkeypatch):
     # A hook, a signal or the garbage collector can start another count at any moment, here between two chunks of this one.
-    outer, inner, inside, split = gradients(100_000, 1), gradients(100_000, 2), [], counting._split
+    outer, inner, inside, look = gradients(100_000, 1), gradients(100_000, 2), [], counting._look
     alone = [counted(outer), counted(inner)]
 
     def interrupted(*arguments):
-        found = split(*arguments)
+        found = look(*arguments)
         if not inside:
-            monkeypatch.setattr(counting, "_split", split)
+            monkeypatch.setattr(counting, "_look", look)
             inside.append(counted(inner))
         return found
 
-    monkeypatch.setattr(counting, "_split", interrupted)
+    monkeypatch.setattr(counting, "_look", interrupted)
     assert torch.equal(counted(outer), alone[0]) and torch.equal(inside[0], alone[1])

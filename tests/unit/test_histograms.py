@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 import torch
 
+from amp_lessons.counting import KEYS, count_into
 from amp_lessons.errors import LessonError
 from amp_lessons.formats import FP16, Fate
-from amp_lessons.histograms import KEYS, ExponentHistogram, LossScaleWindow, count_into
+from amp_lessons.histograms import ExponentHistogram, LossScaleWindow
 
 FATES = ("zero", "flushed", "subnormal", "normal", "overflow", "nonfinite")
 SMALLEST_KEPT = 2.980232594040899e-08  # the next float32 above 2^-25
