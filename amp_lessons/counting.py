@@ -81,7 +81,7 @@ def _count_on_cpu(tensors: Iterable[Tensor]) -> np.ndarray:
     counts = np.zeros(KEYS, np.int64)
     batch, size = [], 0
     with np.errstate(all="ignore"):  # overflow is how large values are told
-        for bits in _pieces(tensors):
+        for bits in _pieces(tensors, counts):
             if size + len(bits) > _BATCH:
                 counts += _count_batch(batch, size, scratch)
                 batch, size = [], 0
@@ -89,19 +89,19 @@ def _count_on_cpu(tensors: Iterable[Tensor]) -> np.ndarray:
             size += len(bits)
         if batch:
             counts += _count_batch(batch, size, scratch)
-    counts[0] -= -sum(values.numel() for values in tensors) % 8
     _idle.append(scratch)
     return counts
 
 
-def _pieces(tensors: Iterable[Tensor]) -> Iterator[np.ndarray]:
+def _pieces(tensors: Iterable[Tensor], counts: np.ndarray) -> Iterator[np.ndarray]:
     """All values as the bits of float32, uint32, in pieces of up to ``_BATCH``, all of them multiples of eight.
 
-    The last one is filled up with zeros.
+    The last one is filled up with zeros, which are taken off ``counts``.
     """
     rest = []
     for values in tensors:
-        values = values.detach()
+        if values.requires_grad:
+            values = values.detach()
         if values.dtype != torch.float32:
             values = values.float()
         bits = values.numpy().reshape(-1).view(np.uint32)
@@ -111,7 +111,9 @@ def _pieces(tensors: Iterable[Tensor]) -> Iterator[np.ndarray]:
         if whole < len(bits):
             rest.append(bits[whole:])
     if rest:
-        bits = np.concatenate([*rest, np.zeros(-sum(map(len, rest)) % 8, np.uint32)])
+        fill = np.zeros(-sum(map(len, rest)) % 8, np.uint32)
+        counts[0] -= len(fill)
+        bits = np.concatenate([*rest, fill])
         for start in range(0, len(bits), _BATCH):
             yield bits[start : start + _BATCH]
 
@@ -129,25 +131,24 @@ def _count_batch(batch: list[np.ndarray], size: int, scratch: _Scratch) -> np.nd
             rare.append(_look(chunk, scratch.below[: len(chunk)], exponents[used : used + len(chunk)]))
             used += len(chunk)
 
-    # 0 is zero, 129 to 254 are what is expected; as signed bytes, 128 is the lowest and 1 to 127 are above 0.
-    signed = exponents.view(np.int8)
-    if signed.max() > 0 or signed.min() == -128:
+    # What is expected, 129 to 254, becomes 0 to 125; 255, which stands for all above, 126; zero 127; what lies between more.
+    exponents -= 129
+    if exponents.max() >= 128:
         return _count_all_keys(batch)
-    exponents &= 127
     # Two bytes under 128 make a non-negative int16: half as many steps, and runs of equal bytes do not slow them down.
     pairs = torch.bincount(torch.from_numpy(exponents.view(np.int16)), minlength=128 * 256).numpy()
     pairs = pairs.reshape(128, 256)[:, :128]
     per_byte = pairs.sum(0) + pairs.sum(1)
     found = np.concatenate(rare)
-    if per_byte[127] or len(found) * 4 > size:
+    if per_byte[126] or len(found) * 4 > size:
         return _count_all_keys(batch)
 
     counts = _count_keys(found)
     parts = counts.reshape(256, 3)  # [exponent, part]
-    parts[0, 0] = per_byte[0]
+    parts[0, 0] = per_byte[127]
     # What lies just under a power of two has the exponent before it.
     first, stop = 129 - _UP, 255 - _UP
-    parts[first:stop, 1] = per_byte[1:127] - parts[first:stop, 2] - parts[first + 1 : stop + 1, 0]
+    parts[first:stop, 1] = per_byte[:126] - parts[first:stop, 2] - parts[first + 1 : stop + 1, 0]
     return counts
 
 
