@@ -4,6 +4,7 @@
 # make pictures   draws the README's pictures anew
 # make instructor fills the solutions in, and writes a page of all exercises, hints and expected wrong answers
 # make record     measures the course's experiments on this machine, in under four minutes
+# make bench      times recording beside TensorBoard and wandb, and train() beside a plain loop, in two minutes on a quiet machine
 # make clean      removes the virtual environment
 #
 # LAB_ARGS goes to JupyterLab:  make lab LAB_ARGS="--no-browser --port 9000"
@@ -16,7 +17,7 @@ RUN = $(VENV)/bin/python
 LESSONS = $(sort $(wildcard notebooks/[0-9]*.ipynb))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lessons pictures instructor record clean
+.PHONY: help lab test lessons pictures instructor record bench clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -34,6 +35,9 @@ test: $(VENV)/.installed-test
 
 lessons: $(VENV)/.installed
 	@$(RUN) -m amp_lessons.lessons $(LESSONS)
+
+bench: $(VENV)/.installed-bench
+	@$(RUN) -m pytest -q tests/bench/bench_*.py
 
 pictures: $(VENV)/.installed
 	@$(RUN) -m amp_lessons.pictures
@@ -56,6 +60,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt $(VENV)/.installed
 	@$(RUN) -m pip install -q -c constraints.txt -e '.[test]'
+	@touch $@
+
+$(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.installed-test
+	@$(RUN) -m pip install -q -c constraints.txt -e '.[test,bench]'
 	@touch $@
 
 define create_venv
