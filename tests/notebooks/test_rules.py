@@ -13,9 +13,9 @@ PAGES = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 LESSONS = [path for path in PAGES if not path.name.startswith("00_")]
 
 
-def test_there_are_a_start_page_and_five_lessons():
+def test_there_are_a_start_page_and_seven_lessons():
     assert PAGES[0].name == "00_start_here.ipynb"
-    assert [path.name[:2] for path in LESSONS][:5] == ["01", "02", "03", "04", "05"]
+    assert [path.name[:2] for path in LESSONS][:7] == ["01", "02", "03", "04", "05", "06", "07"]
 
 
 @pytest.mark.parametrize(
