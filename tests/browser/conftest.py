@@ -94,6 +94,16 @@ def browser(chromium: str) -> Iterator:
 @pytest.fixture
 def lab(browser, server: str, progress_file: Path) -> Iterator[Lab]:
     """A fresh page and a learner without progress; the kernels are shut down afterwards, since each holds a PyTorch."""
+    yield from _fresh_lab(browser, server, progress_file)
+
+
+@pytest.fixture(scope="module")
+def module_lab(browser, server: str, progress_file: Path) -> Iterator[Lab]:
+    """The same, for tests of one module that only look at what one of them has run."""
+    yield from _fresh_lab(browser, server, progress_file)
+
+
+def _fresh_lab(browser, server: str, progress_file: Path) -> Iterator[Lab]:
     progress_file.unlink(missing_ok=True)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
+import nbformat
 from playwright.sync_api import Locator, Page, expect
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
@@ -33,6 +36,14 @@ class Lab:
         self.page.goto(f"{self.url}/lab/workspaces/test/tree/{notebook}?reset", timeout=LOAD)
         self.page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=LOAD)
         self._wait_until_idle(LOAD)
+
+    def write(self, notebook: str, cells: Sequence[str]) -> None:
+        """Put a notebook of these code cells beside the lessons."""
+        content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        content.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+        body = json.dumps({"type": "notebook", "format": "json", "content": content}).encode()
+        address = f"{self.url}/api/contents/{notebook}"
+        urllib.request.urlopen(urllib.request.Request(address, body, {"Content-Type": "application/json"}, method="PUT"))
 
     def run_all(self) -> None:
         """Run all cells and wait until they have finished; raises AssertionError where a cell fails or the kernel dies."""
