@@ -32,7 +32,8 @@ class Perfect(Constant):
         self.problem = problem
 
     def forward(self, positions: torch.Tensor) -> torch.Tensor:
-        return self.problem.targets + self.answer
+        item = (positions[:, None] == self.problem.inputs).all(-1).int().argmax(1)
+        return self.problem.targets[item] + self.answer
 
 
 def test_portrait_is_a_photograph(picture):
@@ -82,6 +83,13 @@ def test_loss_is_the_weighted_mean_square(picture):
 def test_relative_error_of_the_mean_is_one(tiny):
     assert tiny.relative_error(Constant(tiny.targets.mean().item())) == pytest.approx(1)
     assert tiny.relative_error(Perfect(tiny)) == 0
+
+
+def test_predictions_in_batches_are_those_of_all_items_at_once():
+    problem = portrait(33)  # 1089 items: a whole batch of 1024 and a part of one
+    model = problem.make_model()
+    with torch.no_grad():
+        assert torch.allclose(problem.predict(model), model(problem.inputs), atol=1e-6)
 
 
 def test_psnr(picture):
