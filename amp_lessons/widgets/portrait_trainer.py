@@ -23,6 +23,7 @@ class PortraitTrainer(LiveTrainer):
 
     def __init__(self, runs: Sequence[TrainingRun] = (), steps: int = 300) -> None:
         self.steps = steps
+        self._previews = 0
         self.weight = Stepper("loss weight 2^k, k =", -20, 0, value=-10)
         self.rate = choice("learning rate", [("0.001", 1e-3), ("0.005", 5e-3), ("0.02", 2e-2)], value=5e-3)
         self.init_scale = Stepper("AMP: init scale 2^k, k =", 0, 40, value=16)
@@ -43,3 +44,8 @@ class PortraitTrainer(LiveTrainer):
         if any(run.history.records for run in self.runs):
             return self.picture.text
         return "Not trained yet: press Run. The pictures show what the untrained networks paint."
+
+    def preview(self) -> bytes:
+        # One recipe in turn, so that each is at most half a second old; numbers, the dearest part, go with every third.
+        self._previews += 1
+        return self.picture.update(self.runs[self._previews % len(self.runs)], numbers=self._previews % 3 == 0)

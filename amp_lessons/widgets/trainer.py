@@ -13,15 +13,17 @@ from amp_lessons.training import TrainingRun
 from amp_lessons.widgets.controls import button, row
 from amp_lessons.widgets.explorer import Explorer, inputs_of
 
-REDRAW_EVERY = 0.12  # seconds: about eight pictures a second leave nearly all of the time to training
+SHOW_EVERY = 0.12  # seconds: more than eight pictures a second
+SAY_EVERY = 1.0  # seconds: nobody reads, or listens to, eight texts a second
 
 
 class LiveTrainer(Explorer):
     """An explorer whose picture shows training runs as they go, all of them one step at a time.
 
-    A subclass says in ``new_runs`` which runs the controls ask for, and in ``redraw`` how ``self.runs`` look. Training is
-    an asyncio task on the kernel's own loop that gives way after each step, so the controls answer while it works.
-    Changed controls count from the next Run or Reset on. While another cell runs, training waits.
+    A subclass says in ``new_runs`` which runs the controls ask for, and in ``redraw`` how ``self.runs`` look. Where drawing
+    all of that takes long, it says in ``preview`` what is drawn anew while training goes on. Training is an asyncio task on
+    the kernel's own loop that gives way after each step, so the controls answer while it works. Changed controls count
+    from the next Run or Reset on. While another cell runs, training waits.
     """
 
     def __init__(self, controls: Sequence[ipywidgets.Widget], picture: Picture) -> None:
@@ -47,6 +49,11 @@ class LiveTrainer(Explorer):
     def new_runs(self) -> list[TrainingRun]:
         """Fresh runs for the controls' values."""
         raise NotImplementedError
+
+    def preview(self) -> bytes:
+        """The picture's PNG while training goes on; when it stops, ``redraw`` draws all of it."""
+        self.picture.text = self.redraw()
+        return self.picture.png()
 
     @property
     def training(self) -> bool:
@@ -116,17 +123,24 @@ class LiveTrainer(Explorer):
         return [source.value for source in self._sources]
 
     async def _train(self) -> None:
-        runs, drawn = self.runs, time.perf_counter()
+        runs = self.runs
+        shown = said = time.perf_counter()
         problem: Exception | None = None
         try:
             while not all(run.over for run in runs):
                 for run in runs:
                     next(run, None)
                     await asyncio.sleep(0)  # lets a click on Stop through between two steps
-                if time.perf_counter() - drawn > REDRAW_EVERY:
-                    self.refresh()
-                    self._show_state()
-                    drawn = time.perf_counter()
+                now = time.perf_counter()
+                if now - shown < SHOW_EVERY:
+                    continue
+                # From when it was due, so that a late picture does not make all later ones late.
+                shown = max(shown + SHOW_EVERY, now - SHOW_EVERY)
+                self._image.value = self.preview()
+                self._show_state()
+                if now - said >= SAY_EVERY:
+                    said = now
+                    self._say(self.text)
         except (asyncio.CancelledError, KeyboardInterrupt):
             pass  # stopped, or the kernel was interrupted: what was trained stays, Run goes on
         except Exception as error:  # noqa: BLE001 - a task's exception would be lost otherwise
@@ -144,5 +158,6 @@ class LiveTrainer(Explorer):
         total = max((run.steps for run in self.runs), default=1)
         over = all(run.over for run in self.runs)
         state = "training" if self.training else "ready" if not done else "finished" if over else "stopped"
-        self.progress.max, self.progress.value = total, done
-        self.progress.description = f"{state}, step {done}"
+        with self.progress.hold_sync():  # one message
+            self.progress.max, self.progress.value = total, done
+            self.progress.description = f"{state}, step {done}"

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+import html
 import time
 
+import numpy
 import pytest
+import torch
 
 from amp_lessons import problems, recipes
 from amp_lessons.figures.portraits import Portraits
 from amp_lessons.training import train
 from amp_lessons.widgets.controls import Stepper
 from amp_lessons.widgets.portrait_trainer import PortraitTrainer
-from amp_lessons.widgets.trainer import LiveTrainer
+from amp_lessons.widgets.trainer import SHOW_EVERY, LiveTrainer
 
 
 class Small(LiveTrainer):
@@ -146,8 +149,8 @@ def test_reset_while_training_shows_untrained_models():
         assert not trainer.training and trainer.progress.description == "ready, step 0"
         assert trainer.runs[0] is not old and trainer.runs[0].steps == 9 and not trainer.changed
         untrained = train(trainer.problem, recipes.FP32, 1)
-        drawn = trainer.picture._images["fp32"].get_array()
-        assert (drawn == untrained.problem.picture(untrained.model).numpy()).all()
+        drawn = trainer.picture._images["fp32"].get_array() / 255
+        assert numpy.allclose(drawn, untrained.problem.picture(untrained.model).numpy(), atol=0.51 / 255)
         trainer.run()  # at once, with the old task still to be told
         await until(lambda: not trainer.training)
         assert steps_of(trainer) == 9 and not old.over
@@ -272,4 +275,68 @@ def test_portrait_trainer_shows_finished_runs_first():
 def test_portrait_trainer_begins_untrained_without_runs():
     trainer = PortraitTrainer()
     assert "press Run" in trainer.text and trainer.progress.description == "ready, step 0"
-    assert "not trained yet" in trainer.picture._texts["amp"].get_text()
+    assert "not trained yet" in trainer.picture._texts["amp"][1].get_text()
+
+
+def test_pictures_come_on_time_and_the_last_one_is_whole(monkeypatch):
+    async def scenario():
+        trainer, shown = PortraitTrainer(), []
+        trainer._image.observe(lambda change: shown.append(change.new), "value")
+        trainer.run()
+        begun = time.perf_counter()
+        await until(lambda: len(shown) == 8)
+        assert time.perf_counter() - begun > 7 * SHOW_EVERY  # no oftener than need be, since it is training time
+        painted = {run.recipe.name: numpy.array(trainer.picture._images[run.recipe.name].get_array()) for run in trainer.runs}
+        untrained = PortraitTrainer().picture._images
+        assert all((pixels != untrained[name].get_array()).any() for name, pixels in painted.items())  # each had its turn
+        trainer.stop()
+        whole = Portraits(problems.portrait().picture().numpy())
+        whole.show(trainer.runs)
+        assert trainer._image.value == whole.png()
+        assert trainer.text == whole.text and whole.text.splitlines()[0] in trainer._twin.value
+
+    asyncio.run(scenario())
+
+
+def test_the_text_changes_once_a_second_at_most_while_training():
+    async def scenario():
+        trainer, said = PortraitTrainer(), []
+        trainer._twin.observe(lambda change: said.append(time.perf_counter()), "value")
+        trainer.run()
+        await until(lambda: len(said) == 3)
+        assert min(after - before for before, after in zip(said, said[1:])) > 0.9
+        trainer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_error_in_a_preview_is_shown_and_run_works_again():
+    async def scenario():
+        trainer = Small()
+        trainer.preview = lambda: 1 / 0
+        trainer.run()
+        await until(lambda: not trainer.training)
+        assert "ZeroDivisionError" in trainer._twin.value and 'role="alert"' in trainer._twin.value
+        del trainer.preview
+        done = steps_of(trainer)
+        trainer.run()
+        await until(lambda: steps_of(trainer) > done)
+        trainer.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("recipe", recipes.RECIPES, ids=lambda recipe: recipe.name)
+def test_nan_in_the_targets_ends_the_run_and_is_told(recipe):
+    async def scenario():
+        trainer = Small(steps=100)
+        trainer.problem.targets[3] = torch.nan
+        trainer.new_runs = lambda: [train(trainer.problem, recipe, trainer.count.value)]
+        trainer.redraw = lambda: trainer.picture.show(trainer.runs) or trainer.picture.text
+        trainer.run()
+        await until(lambda: not trainer.training)
+        assert steps_of(trainer) < 30 and trainer.progress.description.startswith("finished")
+        assert "already nan in step 0" in trainer.text or "The loss is nan in step 0" in trainer.text
+        assert trainer.text in html.unescape(trainer._twin.value) and 'role="status"' in trainer._twin.value
+
+    asyncio.run(scenario())
