@@ -4,7 +4,8 @@
 # make pictures   draws the README's pictures anew
 # make instructor fills the solutions in, and writes a page of all exercises, hints and expected wrong answers
 # make record     measures the course's experiments on this machine, in under four minutes
-# make bench      times recording beside TensorBoard and wandb, and train() beside a plain loop, in two minutes on a quiet machine
+# make bench      times recording beside TensorBoard and wandb, train() beside a plain loop, and live training with and without
+#                 its pictures, in three minutes on a quiet machine
 # make clean      removes the virtual environment
 #
 # LAB_ARGS goes to JupyterLab:  make lab LAB_ARGS="--no-browser --port 9000"
