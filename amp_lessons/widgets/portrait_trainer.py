@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from amp_lessons.figures.portraits import Portraits
 from amp_lessons.problems import portrait
@@ -19,10 +20,11 @@ _CAPTION = (
 
 
 class PortraitTrainer(LiveTrainer):
-    """Train the portrait by all four recipes and watch; ``runs`` are finished ones to show at first."""
+    """Train the portrait by all four recipes and watch; ``runs``, of this or another picture, are those to show at first."""
 
     def __init__(self, runs: Sequence[TrainingRun] = (), steps: int = 300) -> None:
         self.steps = steps
+        self._problem = runs[0].problem if runs else portrait()
         self._previews = 0
         self.weight = Stepper("loss weight 2^k, k =", -20, 0, value=-10)
         self.rate = choice("learning rate", [("0.001", 1e-3), ("0.005", 5e-3), ("0.02", 2e-2)], value=5e-3)
@@ -31,12 +33,12 @@ class PortraitTrainer(LiveTrainer):
         self.backoff = choice("AMP: backoff factor", [("0.25", 0.25), ("0.5", 0.5), ("0.75", 0.75)], value=0.5)
         self.growth = choice("AMP: growth factor", [("1.5", 1.5), ("2", 2.0), ("4", 4.0)], value=2.0)
         controls = [row(self.weight, self.rate), row(self.init_scale, self.growth), row(self.interval, self.backoff)]
-        super().__init__(controls, Portraits(portrait().picture().numpy(), caption=_CAPTION))
+        super().__init__(controls, Portraits(self._problem.picture().numpy(), caption=_CAPTION))
         self.show(runs or self.new_runs())
 
     def new_runs(self) -> list[TrainingRun]:
         options = ScalerOptions(2.0**self.init_scale.value, self.growth.value, self.backoff.value, self.interval.value)
-        problem = portrait(loss_weight=2.0**self.weight.value)
+        problem = replace(self._problem, loss_weight=2.0**self.weight.value)
         return [train(problem, recipe, self.steps, learning_rate=self.rate.value, scaler=options) for recipe in RECIPES]
 
     def redraw(self) -> str:

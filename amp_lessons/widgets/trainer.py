@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 
@@ -124,7 +125,8 @@ class LiveTrainer(Explorer):
 
     async def _train(self) -> None:
         runs = self.runs
-        shown = said = time.perf_counter()
+        shown = time.perf_counter()
+        said = -math.inf  # the first picture's text comes with it, since the one before says that nothing is trained
         problem: Exception | None = None
         try:
             while not all(run.over for run in runs):

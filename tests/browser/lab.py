@@ -35,7 +35,7 @@ class Lab:
         """Open a notebook and wait until its kernel is ready."""
         self.page.goto(f"{self.url}/lab/workspaces/test/tree/{notebook}?reset", timeout=LOAD)
         self.page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=LOAD)
-        self._wait_until_idle(LOAD)
+        self.wait_until_idle(LOAD)
 
     def write(self, notebook: str, cells: Sequence[str]) -> None:
         """Put a notebook of these code cells beside the lessons."""
@@ -60,7 +60,7 @@ class Lab:
             raise AssertionError(f"Run All stopped: {'; '.join(errors)}")
         if unrun := self._count_unrun():
             raise AssertionError(f"{unrun} cells have not run and none shows an error: perhaps the kernel died")
-        self._wait_until_idle(RUN)
+        self.wait_until_idle(RUN)
 
     def cell(self, text: str) -> Locator:
         """The code cell with this text in its source."""
@@ -72,7 +72,7 @@ class Lab:
         """Run one cell by Shift+Enter and wait until it has finished."""
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Shift+Enter")
-        self._wait_until_idle(RUN)
+        self.wait_until_idle(RUN)
 
     def type(self, cell: Locator, source: str) -> None:
         """Type a new source into a cell, over the old one."""
@@ -93,7 +93,7 @@ class Lab:
         """Restart the kernel through the menu and accept the question."""
         self.menu("Kernel", "Restart Kernel…")
         self.page.locator('.jp-Dialog button:has-text("Restart")').click()
-        self._wait_until_idle(LOAD)
+        self.wait_until_idle(LOAD)
 
     def errors(self) -> list[str]:
         """Name and message of every error output, but for cells that raise one on purpose."""
@@ -105,6 +105,10 @@ class Lab:
                 .filter(output => output.output_type === 'error')
                 .map(output => `${output.ename}: ${output.evalue}`)"""
         )
+
+    def alerts(self) -> list[str]:
+        """What the text twins tell as errors."""
+        return self.page.locator('.jp-OutputArea-output [role="alert"]').all_inner_texts()
 
     def set_theme(self, name: str) -> None:
         """Switch to the "light" or the "dark" theme."""
@@ -180,7 +184,8 @@ class Lab:
                 .filter(cell => cell.type === 'code' && cell.sharedModel.source.trim() && !cell.executionCount).length"""
         )
 
-    def _wait_until_idle(self, timeout: int) -> None:
+    def wait_until_idle(self, timeout: int = RUN) -> None:
+        """Wait until the kernel has nothing left to do."""
         self.page.wait_for_function(
             """() => {
                 const panel = window.jupyterapp?.shell?.currentWidget;

@@ -340,3 +340,11 @@ def test_nan_in_the_targets_ends_the_run_and_is_told(recipe):
         assert trainer.text in html.unescape(trainer._twin.value) and 'role="status"' in trainer._twin.value
 
     asyncio.run(scenario())
+
+
+def test_portrait_trainer_goes_on_with_another_picture_of_its_runs():
+    problem = problems.portrait(size=16, loss_weight=0.5)
+    problem.targets[:] = 0.25
+    trainer = PortraitTrainer([train(problem, recipe, steps=2) for recipe in recipes.RECIPES], steps=2)
+    for run in trainer.new_runs():
+        assert (run.problem.targets == 0.25).all() and run.problem.loss_weight == 2.0**-10  # the knob's
