@@ -7,6 +7,9 @@ Figures have an opaque light ground: they read the same in a light and a dark Ju
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
@@ -56,9 +59,18 @@ _SETTINGS = {
 }
 
 
-def styled() -> Any:
-    """A context in which matplotlib's settings are the course's; the learner's own settings stay as they are."""
-    return matplotlib.rc_context(_SETTINGS)
+_one_thread = threading.RLock()
+
+
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """A context in which matplotlib's settings are the course's; the learner's own settings stay as they are.
+
+    One thread at a time is in it. JupyterLab (since 4.4, with ipykernel 7) lets a slider's message be handled in another
+    thread than a cell or live training, and neither matplotlib's settings nor its layout of mathematics bear that.
+    """
+    with _one_thread, matplotlib.rc_context(_SETTINGS):
+        yield
 
 
 def new_figure(width: float = 7.6, height: float = 3.2, **grid: Any) -> tuple[Figure, Axes | numpy.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ipywidgets
 
@@ -38,9 +38,10 @@ class LiveTrainer(Explorer):
         self.progress = ipywidgets.IntProgress(
             value=0, max=1, description="step 0", style={"description_width": "initial"}, layout={"width": "20em"}
         )
-        self.run_button.on_click(lambda _: self.run())
-        self.stop_button.on_click(lambda _: self.stop())
-        self.reset_button.on_click(lambda _: self.reset())
+        self._loop = _running_loop()
+        self.run_button.on_click(lambda _: self._in_loop(self.run))
+        self.stop_button.on_click(lambda _: self._in_loop(self.stop))
+        self.reset_button.on_click(lambda _: self._in_loop(self.reset))
         buttons = row(self.run_button, self.stop_button, self.reset_button, self.progress)
         super().__init__(controls, picture)
         # Added now, since the explorer listens to the values of its controls, and the progress bar has one too.
@@ -76,9 +77,8 @@ class LiveTrainer(Explorer):
         """Start training in the background, or go on with runs that were stopped."""
         if self.training:
             return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = _running_loop()
+        if loop is None:
             self._say("Live training needs a notebook; in a script, call train(...).finish().", alert=True)
             return
         if (all(run.over for run in self.runs) or self.changed) and not self._start_anew():
@@ -104,7 +104,14 @@ class LiveTrainer(Explorer):
         if change is None:
             super().refresh()
         else:
-            self._say(self.text)
+            self._in_loop(lambda: self._say(self.text))
+
+    def _in_loop(self, action: Callable[[], None]) -> None:
+        """Do it in the thread that trains: JupyterLab may have a click handled in another one, in a subshell of the kernel."""
+        if self._loop is None or self._loop.is_closed() or self._loop is _running_loop():
+            action()
+        else:
+            self._loop.call_soon_threadsafe(action)
 
     def _say(self, text: str, alert: bool = False) -> None:
         if self.changed and not alert:
@@ -163,3 +170,11 @@ class LiveTrainer(Explorer):
         with self.progress.hold_sync():  # one message
             self.progress.max, self.progress.value = total, done
             self.progress.description = f"{state}, step {done}"
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, if one runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import html
+import threading
 import time
 
 import numpy
@@ -348,3 +349,17 @@ def test_portrait_trainer_goes_on_with_another_picture_of_its_runs():
     trainer = PortraitTrainer([train(problem, recipe, steps=2) for recipe in recipes.RECIPES], steps=2)
     for run in trainer.new_runs():
         assert (run.problem.targets == 0.25).all() and run.problem.loss_weight == 2.0**-10  # the knob's
+
+
+def test_buttons_pressed_in_another_thread_act_in_the_one_that_trains():
+    async def scenario():
+        trainer, threads = Small(), set()
+        new_runs, redraw = trainer.new_runs, trainer.redraw
+        trainer.new_runs = lambda: threads.add(threading.get_ident()) or new_runs()
+        trainer.redraw = lambda: threads.add(threading.get_ident()) or redraw()
+        for button, state in ((trainer.run_button, "training"), (trainer.stop_button, "stopped"), (trainer.reset_button, "ready")):
+            await asyncio.to_thread(button.click)
+            await until(lambda state=state: trainer.progress.description.startswith(state))
+        assert threads == {threading.get_ident()}
+
+    asyncio.run(scenario())
