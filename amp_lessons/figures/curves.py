@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.style import RECIPE_COLOURS, RECIPE_LINES, new_figure
+from amp_lessons.figures.style import RECIPE_COLOURS, RECIPE_INKS, RECIPE_LINES, new_figure
 from amp_lessons.history import TrainingHistory
 
 
@@ -23,7 +23,7 @@ def loss_curves(histories: Sequence[TrainingHistory], caption: str, smooth: int 
         axes.plot(losses, color=colour, linestyle=line, linewidth=1.8)
         finite = [(step, loss) for step, loss in enumerate(losses) if math.isfinite(loss)]
         if finite:
-            ends.append((math.log(finite[-1][1]), finite[-1], history.recipe, colour))
+            ends.append((math.log(finite[-1][1]), finite[-1], history.recipe))
     axes.set(xlabel="step", ylabel="loss", yscale="log")
     axes.margins(x=0.02)
     _label_ends(axes, sorted(ends))
@@ -38,10 +38,10 @@ def _label_ends(axes, ends: list[tuple]) -> None:
     """Write each run's name right of its last point, moved up where names would overlap."""
     low, high = (math.log(limit) for limit in axes.get_ylim())
     previous = -math.inf
-    for level, (step, loss), name, colour in ends:
+    for level, (step, loss), name in ends:
         place = max(level, previous + 0.065 * (high - low))
         previous = place
         axes.annotate(
             name, (step, loss), xytext=(1.01, (place - low) / (high - low)), textcoords="axes fraction",
-            color=colour, va="center", fontweight="bold", annotation_clip=False,
+            color=RECIPE_INKS[name], va="center", fontweight="bold", annotation_clip=False,
         )  # fmt: skip

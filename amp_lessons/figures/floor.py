@@ -35,7 +35,7 @@ class FloorLine(Picture):
             axes.plot([number + 0.5] * 2, [0.15, 1.15], color=FAINT, linewidth=0.8, linestyle=(0, (3, 3)))
         (self._arrow,) = axes.plot([], [], color=INK, linewidth=1.6)
         (self._value,) = axes.plot([], [], "v", color=INK, markersize=10)
-        (self._stored,) = axes.plot([], [], "o", markersize=11)
+        (self._stored,) = axes.plot([], [], "o", markersize=11, markeredgecolor=INK)
         self._label = Text(0, _ABOVE + 0.28, "", ha="center", va="bottom", fontsize=12, color=INK)
         axes.add_artist(self._label)
         super().__init__(figure, "", [self._arrow, self._stored, self._value, self._label])
@@ -45,7 +45,7 @@ class FloorLine(Picture):
         self._arrow.set_data([value, stored], [_ABOVE, _BELOW])
         self._value.set_data([value], [_ABOVE + 0.06])
         self._stored.set_data([stored], [_BELOW])
-        self._stored.set_color(FATE_COLOURS[fate])
+        self._stored.set_markerfacecolor(FATE_COLOURS[fate])
         self._label.set_text(f"{value:g} · {power_of_two(-24)}")
         self._label.set_x(value)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amp_lessons.errors import LessonError
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.style import FATE_COLOURS, INK, new_figure, power_of_two
+from amp_lessons.figures.style import FATE_INKS, FATE_LINES, INK, new_figure, power_of_two
 
 
 def lost_share_curves(exponents: Sequence[int], forecast: Sequence[float], measured: Sequence[float]) -> Picture:
@@ -18,7 +18,7 @@ def lost_share_curves(exponents: Sequence[int], forecast: Sequence[float], measu
     if not len(exponents) == len(forecast) == len(measured) > 0:
         raise LessonError("The curves need one forecast and one measured share for each exponent, and at least one.")
     figure, axes = new_figure(7.6, 3.2)
-    axes.plot(exponents, measured, "-o", color=FATE_COLOURS["flushed"], linewidth=2)
+    axes.plot(exponents, measured, "-o", color=FATE_LINES["flushed"], linewidth=2)
     axes.plot(exponents, forecast, linestyle=(0, (4, 2)), marker="s", color=INK, markerfacecolor="none", linewidth=1.4)
     axes.set(xlim=(max(exponents) + 0.5, min(exponents) - 0.5), ylim=(-0.03, 1.08), xlabel="loss weight")
     axes.set_ylabel("lost, of the gradients that\nfloat32 keeps above zero")
@@ -27,7 +27,7 @@ def lost_share_curves(exponents: Sequence[int], forecast: Sequence[float], measu
     # Where the curves are furthest apart there is room for their names.
     widest = max(range(len(exponents)), key=lambda i: abs(measured[i] - forecast[i]))
     for shares, words, colour, offset, side in (
-        (measured, "measured under\nfp16 autocast", FATE_COLOURS["flushed"], (-14, -2), "right"),
+        (measured, "measured under\nfp16 autocast", FATE_INKS["flushed"], (-14, -2), "right"),
         (forecast, "forecast from the\nfloat32 histogram", INK, (12, -6), "left"),
     ):
         axes.annotate(

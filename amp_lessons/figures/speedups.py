@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from amp_lessons.errors import LessonError
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_LINES, new_figure
+from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_INKS, RECIPE_LINES, new_figure
 from amp_lessons.figures.units import ratio_text, spread
 from amp_lessons.measure.steps import SpeedTable
 
@@ -47,7 +47,7 @@ class SpeedupCurves(Picture):
                 )
                 for n in self._names
             }
-            texts = {n: Text(0, 0, n, color=RECIPE_COLOURS[n], va="center", fontweight="bold", fontsize=9) for n in self._names}
+            texts = {n: Text(0, 0, n, color=RECIPE_INKS[n], va="center", fontweight="bold", fontsize=9) for n in self._names}
             ring = Line2D([], [], color=INK, linestyle="none", marker="o", markersize=13, markerfacecolor="none", linewidth=1.2)
             axes.set_title(" ")  # makes room for the moving title
             title = Text(0, 1.03, "", transform=axes.transAxes, fontsize=10, color=INK, clip_on=False)

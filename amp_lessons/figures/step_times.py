@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amp_lessons.errors import LessonError
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, new_figure
+from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_INKS, new_figure
 from amp_lessons.figures.units import digits, seconds_text
 from amp_lessons.measure.settings import SETTINGS
 from amp_lessons.measure.steps import SpeedPoint, ratio
@@ -36,7 +36,7 @@ def step_time_points(points: Sequence[SpeedPoint], caption: str = _CAPTION) -> P
             said.append(f"{LABELS[point.setting]} was not measured: {point.why_not}.")
             continue
         low, middle, high = (1e3 * s for s in (point.time.low_s, point.time.median_s, point.time.high_s))
-        axes.plot([low, high], [row, row], color=colour, linewidth=7, alpha=0.35, solid_capstyle="butt")
+        axes.plot([low, high], [row, row], color=colour, linewidth=4, solid_capstyle="butt")
         axes.plot([middle], [row], "o", color=colour, markersize=8, markeredgecolor=INK, markeredgewidth=0.6)
         times = ratio(reference, point)
         label = seconds_text(point.time.median_s)
@@ -47,7 +47,7 @@ def step_time_points(points: Sequence[SpeedPoint], caption: str = _CAPTION) -> P
         said.append(_sentence(point, times if point is not reference else None))
     axes.set_yticks(range(len(points)), [LABELS[point.setting] for point in points])
     for label, point in zip(axes.get_yticklabels(), points):
-        label.set_color(RECIPE_COLOURS[point.setting])
+        label.set_color(RECIPE_INKS[point.setting])
     axes.set(ylim=(len(points) - 0.6, -0.75), xlim=(0, 1.12 * 1e3 * farthest), xlabel="time of one training step (ms)")
     axes.tick_params(axis="y", length=0)
     where = f"{point.workload} of width {point.width}, batch {point.batch}" if points else ""

@@ -2,6 +2,7 @@
 
 The palette is Okabe and Ito's, chosen to be told apart with the common colour-vision deficiencies (Wong 2011, Nature
 Methods 8:441). Every colour comes with a second mark, a hatch or a line style, so that no fact rests on colour alone.
+On the ground, lines and outlines have a contrast of at least 3, words of at least 4.5 (WCAG 2.2, 1.4.11 and 1.4.3).
 Figures have an opaque light ground: they read the same in a light and a dark JupyterLab theme.
 """
 
@@ -18,10 +19,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK = "#1f1f1f"
-FAINT = "#8a8a8a"
+FAINT = "#707070"
 GROUND = "#fbfbf8"
 
-RECIPE_COLOURS = {"fp32": INK, "fp16": "#d55e00", "amp": "#0072b2", "bf16": "#009e73", "tf32": "#cc79a7"}
+RECIPE_COLOURS = {"fp32": INK, "fp16": "#d55e00", "amp": "#0072b2", "bf16": "#009e73", "tf32": "#c96fa2"}
+# Darker, for words in a recipe's colour.
+RECIPE_INKS = {"fp32": INK, "fp16": "#b85000", "amp": "#0072b2", "bf16": "#007a57", "tf32": "#ac5285"}
 RECIPE_LINES = {
     "fp32": "-",
     "fp16": (0, (1, 1.2)),
@@ -38,6 +41,9 @@ FATE_COLOURS = {
     "overflow": "#cc79a7",
     "non-finite": INK,
 }
+# For lines and words: the fills above stand inside a dark outline, where they may be lighter.
+FATE_LINES = {**FATE_COLOURS, "zero": FAINT, "subnormal": "#a87400", "overflow": "#c96fa2"}
+FATE_INKS = {**FATE_LINES, "flushed": "#b85000", "subnormal": "#8a5f00", "overflow": "#ac5285"}
 FATE_HATCHES = {"zero": "", "flushed": "////", "subnormal": "..", "normal": "", "overflow": "xxxx", "non-finite": "++"}
 
 _SETTINGS = {

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from amp_lessons.errors import LessonError
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_LINES, new_figure
+from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_INKS, RECIPE_LINES, new_figure
 from amp_lessons.figures.units import digits, rate_text, spread
 from amp_lessons.measure.ops import CopySpeed, OpPoint
 from amp_lessons.measure.peaks import Peak
@@ -40,7 +40,7 @@ def matmul_throughput(points: Sequence[OpPoint], peaks: Mapping[str, Peak | None
     known = {dtype: peak for dtype, peak in (peaks or {}).items() if peak is not None and dtype in runs}
     for dtype, peak in known.items():
         axes.axhline(peak.flop_per_s / 1e9, color=_look(dtype)["color"], linestyle=":", linewidth=1.2)
-        axes.text(sizes[0], peak.flop_per_s / 1e9, f"peak, {dtype}", fontsize=8, va="bottom", color=_look(dtype)["color"])
+        axes.text(sizes[0], peak.flop_per_s / 1e9, f"peak, {dtype}", fontsize=8, va="bottom", color=RECIPE_INKS[_LIKE[dtype]])
     _name_ends(axes, ends)
     best = "; ".join(f"{dtype}: {rate_text(max(p.flop_per_s for p in run))} at best" for dtype, run in runs.items())
     shares = "; ".join(
@@ -185,7 +185,7 @@ def _name_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     for (name, (x, _)), height in zip(ends.items(), heights):
         axes.annotate(
             name, (x, math.exp(height) if logarithmic else height), xytext=(8, 0), textcoords="offset points", va="center",
-            color=_look(name)["color"], fontweight="bold", fontsize=9, annotation_clip=False,
+            color=RECIPE_INKS[_LIKE[name]], fontweight="bold", fontsize=9, annotation_clip=False,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from amp_lessons.errors import LessonError
 from amp_lessons.figures.picture import Picture
-from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_LINES, new_figure
+from amp_lessons.figures.style import FAINT, INK, RECIPE_COLOURS, RECIPE_INKS, RECIPE_LINES, new_figure
 
 REACH = 3.4  # how far the ruler goes on either side of the weight, in fp16 spacings
 _FULL, _HALF = 1.0, 0.0  # heights of the float32 and the fp16 line
@@ -91,7 +91,7 @@ def _two_runs(
     for values, name, recipe in ((half, names[0], "fp16"), (full, names[1], "fp32")):
         axes.plot(values, color=RECIPE_COLOURS[recipe], linestyle=RECIPE_LINES[recipe], linewidth=2)
         axes.annotate(
-            name, (len(values) - 1, values[-1]), xytext=(6, 0), textcoords="offset points", color=RECIPE_COLOURS[recipe],
+            name, (len(values) - 1, values[-1]), xytext=(6, 0), textcoords="offset points", color=RECIPE_INKS[recipe],
             va="center", fontweight="bold", annotation_clip=False,
         )  # fmt: skip
     axes.set(xlabel="step", ylabel=ylabel, yscale="log" if log else "linear")

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from amp_lessons.figures.fates import percent
 from amp_lessons.figures.picture import Picture
 from amp_lessons.figures.scale_history import GROWTH, ScaledStep, end_of, exponent_of, growth_mark, skip_mark
-from amp_lessons.figures.style import FAINT, FATE_COLOURS, INK, RECIPE_COLOURS, new_figure, power_of_two
+from amp_lessons.figures.style import FAINT, FATE_LINES, INK, RECIPE_COLOURS, new_figure, power_of_two
 from amp_lessons.histograms import ExponentHistogram, LossScaleWindow
 from amp_lessons.recipes import scale_text
 
@@ -47,11 +47,11 @@ class WindowWalk(Picture):
             axes.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
         _draw_band(walk, [(i * every, window) for i, window in enumerate(windows)], steps)
         self._curves = {
-            "flushed": Line2D([], [], color=FATE_COLOURS["flushed"], linewidth=2.2),
-            "subnormal": Line2D([], [], color=FATE_COLOURS["subnormal"], linewidth=1.4, linestyle=(0, (1, 1.2))),
-            "overflow": Line2D([], [], color=FATE_COLOURS["overflow"], linewidth=2.2, linestyle=(0, (5, 1.5))),
+            "flushed": Line2D([], [], color=FATE_LINES["flushed"], linewidth=2.2),
+            "subnormal": Line2D([], [], color=FATE_LINES["subnormal"], linewidth=1.4, linestyle=(0, (1, 1.2))),
+            "overflow": Line2D([], [], color=FATE_LINES["overflow"], linewidth=2.2, linestyle=(0, (5, 1.5))),
         }
-        self._shade = PolyCollection([], facecolor=GROWTH, alpha=0.18, linewidth=0)
+        self._shade = PolyCollection([], facecolor=(GROWTH, 0.18), edgecolor=GROWTH, linewidth=1)
         self._window_text = Text(0, 1.24, "", ha="center", va="top", fontsize=9.5, color=INK)
         self._here = Line2D([], [], color=_SCALE, linewidth=1.6, marker="o", markevery=[0], markersize=8, markeredgecolor=INK)
         self._scale_text = Text(0, 1.03, "", va="center", fontweight="bold", color=_SCALE)
@@ -113,7 +113,7 @@ def _draw_band(axes, windows: Sequence[tuple[int, LossScaleWindow]], steps: int)
         numbers = [step for step, _ in known] + [steps]
         lows, highs = ([getattr(w, end) for _, w in known] for end in ("low", "high"))
         lows, highs = [*lows, lows[-1]], [*highs, highs[-1]]
-        axes.fill_betweenx(numbers, lows, highs, step="post", color=GROWTH, alpha=0.18, linewidth=0)
+        axes.fill_betweenx(numbers, lows, highs, step="post", facecolor=(GROWTH, 0.18), edgecolor=GROWTH, linewidth=1)
         axes.text(lows[-1] + 0.5, 0.98 * steps, "window of each step", ha="left", va="bottom", fontsize=9)
 
 
